@@ -8,7 +8,9 @@ from textwrap import wrap
 import numpy as np
 from markupsafe import Markup
 
-from dev.blocks import REPORTED, climbs_in, machine_of, machines
+from dev import reports
+from dev.cards import REPORTED
+from dev.climbs import climbs_in, machine_of, machines
 from dev.fewer_steps import START, curves
 from ladder.checkout import ROOT
 from ladder.measure.notes import title
@@ -20,6 +22,7 @@ from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
+from ladder.show.reported import gains_text, rung_gains
 from ladder.show.tables import title_of, titles
 from ladder.show.training import draw_loss, read_training, training_section
 from ladder.show.words import gain_text
@@ -43,6 +46,13 @@ PARTS = {
     "traffic": "memory traffic",
     "optimizer": "optimizer",
 }
+# Of draw_gains.
+CHIP_COLORS = {"data-center": "reported", "RTX": "fourth", "float16": "soft"}
+CHIP_CARDS = {
+    "data-center": "data-center cards: A100, A30",
+    "RTX": "RTX cards: 3050 Ti laptop to 4090",
+    "float16": "cards with float16 alone: T4, RTX 2070",
+}
 TRAINING = ROOT / "logs" / "2026-11-25-amd-epyc-1-thread-train-tiny"  # the run of README.md
 
 
@@ -50,6 +60,7 @@ def pictures() -> dict[str, str]:
     """Every generated picture of docs/ by its file name, and the page."""
     drawing = {
         "ladder": draw_ladder,
+        "gains": draw_gains,
         "learned": draw_learned,
         "step": draw_step,
         "curve": partial(draw_loss, [read_training(TRAINING)]),
@@ -83,7 +94,7 @@ def reported_section() -> Section:
         '<p>Reported: <a href="{url}">{what}</a>, {settings}. {note}</p>'
     ).format(**REPORTED)
     headline = f"GPT-2 training, {times:.0f} times as fast on one A100, one diff at a time"
-    return Section("reported", headline, links + both(draw_ladder))
+    return Section("reported", headline, links + both(draw_ladder) + both(draw_gains))
 
 
 def draw_ladder(width: int) -> Picture:
@@ -132,6 +143,25 @@ def heart_of(path: Path) -> str:
 
 
 # ------------------------------------------------------------------ gains
+
+
+def draw_gains(width: int) -> Picture:
+    """What each rung gained on each card that somebody timed, by kind of chip."""
+    picture = Picture(width, "Reported: the gain of each rung over the one timed before, by owner")
+    labels = {}
+    bars = []
+    for chip, color in CHIP_COLORS.items():
+        owners = {who for gains in reports.rung_gains(chip).values() for who in gains}
+        labels[color] = f"{CHIP_CARDS[chip]} ({len(owners)} owners)"
+    for path in rungs():
+        dots = [rung_gains(chip)[path.stem] for chip in CHIP_COLORS]
+        if sum(map(len, dots)) > 1:  # more than one owner timed it
+            medians = [gains_text(gains)[0] for gains in dots[:2]]
+            bars.append(Bar(title(path), dots=dots, right=" · ".join(medians)))
+    picture.legend(labels)
+    picture.say("A dot: what one owner reported. Ticks: the median, at the right for the first two")
+    picture.bars(bars, 0, "tok/s vs. the rung timed before", colors=tuple(CHIP_COLORS.values()))
+    return picture
 
 
 def draw_learned(width: int) -> Picture:

@@ -15,7 +15,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from dev.blocks import USUAL, climbs_in, other_setting
+from dev.climbs import USUAL, climbs_in, other_setting
 from ladder.checkout import COMMITTED, ROOT, git, require_own
 from ladder.cli import Parser
 from ladder.commands.main import program

@@ -19,7 +19,7 @@ class GPU(NamedTuple):
     dtype: str  # what `half` multiplies: bfloat16, or float16 where that is all it has
     half: float
     fp32: float | None
-    tf32: float | None  # FP32's rate where it has no TF32 units: rung 02 changes nothing there
+    tf32: float | None  # none, or FP32's rate: it has no TF32 units, and 02 changes nothing
     bandwidth: float | None
     memory: float | None
 

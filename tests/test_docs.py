@@ -9,13 +9,14 @@ import pytest
 from climbs import HERE, LOGS
 from rich.console import Console
 
-from dev.blocks import BLOCK, climbs_in, render
+from dev.blocks import BLOCK, render
+from dev.climbs import climbs_in
 from dev.pictures import pictures
 from dev.publish import in_history
 from dev.reports import known_json
 from ladder.checkout import ROOT, git
 from ladder.cli import MODELS
-from ladder.commands.main import COMMANDS, main
+from ladder.commands.main import COMMANDS
 from ladder.log import parse_log
 from ladder.measure.folder import Climb, log_texts
 from ladder.measure.rows import read_climb
@@ -23,7 +24,7 @@ from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
 from ladder.memory import memory_on_sale, train_batch
 from ladder.show.reported import known
 from ladder.show.tables import caption, for_terminal
-from ladder.show.words import gain
+from ladder.show.words import gain, span
 
 PAGES = ["README.md", "RUNLOG.md", "CONTRIBUTING.md", "beyond/RUNLOG.md"]
 PAGES += [f"{folder}/README.md" for folder in ("speedups", *BRANCHES)]
@@ -70,7 +71,6 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 
 def test_examples_are_what_is_printed(capsys):
     """Line by line, but for blanks."""
-    assert main(["roofline", "--gpu", "RTX 3090"]) == 0
     console = Console(width=140)
     console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
@@ -83,10 +83,9 @@ def test_examples_are_what_is_printed(capsys):
     diff = subprocess.run(command[2:].split(), cwd=ROOT, capture_output=True, text=True)
     assert lines == diff.stdout.splitlines()
     *_, log, _ = code_blocks(page("README.md"))
-    (roofline,) = code_blocks(section("docs/your-card.md", "What your card can gain"))
     climb = code_blocks(section("docs/your-card.md", "Measure your machine"))[-1]
     two_ranks = code_blocks(section("docs/train.md", "Several GPUs"))[2]
-    for block in (log, roofline, climb, two_ranks):
+    for block in (log, climb, two_ranks):
         for line in block.splitlines():
             assert line == "…" or words(line) in printed, line
 
@@ -172,9 +171,9 @@ def test_drawn_numbers(variant):
 
 
 def test_the_table_of_what_fits():
-    """docs/your-card.md's, of ddp_run.py."""
+    """docs/your-card.md's, of train.py."""
     for size in ("gpt2", "gpt2-medium", "gpt2-large"):
-        for way, recompute in {"`ddp_run.py`": False, "`--recompute`": True}.items():
+        for way, recompute in {"`train.py`": False, "`--recompute`": True}.items():
             cells = ""
             for gb in (6, 8, 12, 16, 24):
                 B = train_batch(memory_on_sale(gb), MODELS[size], 1024, recompute=recompute)
@@ -182,24 +181,16 @@ def test_the_table_of_what_fits():
             assert f"| {size} | {way} |{cells}\n" in page("docs/your-card.md")
 
 
-def hours(steps: str, rates: str) -> str:
-    """Hours of so many steps of ddp_run.py, 3 % of them validation, from the highest rate on."""
-    found = []
-    for rate in reversed(re.findall(r"[\d,]+", rates)):
-        tokens = float(steps.replace(",", "")) * 524288
-        found.append(f"{tokens / 3600 / 0.97 / float(rate.replace(',', '')):.1f}")
-    return "–".join(found)
-
-
 def test_the_hours_of_cards_follow_from_what_is_known_of_them():
-    """The table of docs/train.md, in which a card's name stands once."""
+    """The table of docs/train.md, in which a card's name stands once: 3 % are validation."""
     _, text = page("docs/train.md").split("| one card |")
     _, _, *rows = text.split("\n\n")[0].splitlines()
     assert len(rows) == 8
-    rates = ""
+    rates = []
     for row in rows:
-        card, rate, cell, steps = [cell.strip() for cell in row.split("|")[1:5]]
+        card, rate, hours, steps = [cell.strip() for cell in row.split("|")[1:5]]
         if card:
-            rates = known()[card]["training"].partition(" (")[0]
-        assert rate in ("", rates)
-        assert cell == hours(steps, rates), card
+            rates = known()[card]["tok_per_s"]
+            assert rate == span(rates)
+        tokens = float(steps.replace(",", "")) * 524288
+        assert hours == "–".join(f"{tokens / 3600 / 0.97 / rate:.2g}" for rate in reversed(rates))

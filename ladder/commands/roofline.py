@@ -1,25 +1,26 @@
 """What a GPU can gain, and the work of each rung behind that: an estimate.
 
-  ladder roofline                      FLOPs, bytes and kernels of a step
   ladder roofline --gpu 4070           what that card gains, and how fast it trains
+  ladder roofline --gpu A100           the same of each A100, in a line
   ladder roofline --gpu 4070 --hours 6     and the --steps that fill six hours
   ladder roofline --hours 6 --step-ms 8400     the same for a step as you measured it
   ladder roofline --gpu "H100 SXM" --batch-size 64
+  ladder roofline --work               FLOPs, bytes and kernels of a step
 
 Without --gpu it takes the NVIDIA GPU of this machine, if there is one. The
 work is that of GPT-2 124M at T=1024. Matmuls and attention take as long as
 their rate or the bandwidth makes them, the rest as the bandwidth does; caches
-are ignored. `gain` is in speed, over the rung before. The last column is the
-time at the share of the roofline that others reached with rung 10: on that
-GPU if somebody reported it, else on four fifths of the others.
+are ignored. `gain` is in speed, over the rung before. Beside it stand the gains
+that others reported on such chips: their median and range.
 """
 
 import argparse
+from difflib import get_close_matches
 
 from rich.table import Table
 
-from ladder.cards import GPU, find_gpu
-from ladder.cli import positive, rate
+from ladder.cards import DATA_SHEETS, GPU, find_gpu
+from ladder.cli import BLOCK_SIZE, positive, rate
 from ladder.errors import UsageError
 from ladder.machine import first_line
 from ladder.measure.rates import CARDS, UNITS, rates_of, source_of
@@ -33,7 +34,7 @@ from ladder.measure.work import (
     work,
 )
 from ladder.show.console import Screen, new_table, screen
-from ladder.show.reported import HOUR, STEP_TOKENS, hours_of, known
+from ladder.show.reported import HOUR, STEP_TOKENS, gains_text, hours_of, known, rung_gains
 from ladder.show.tables import titles
 from ladder.show.words import gain_text, span
 
@@ -47,69 +48,104 @@ def add_arguments(parser: argparse.ArgumentParser):
         type=positive,
         help="default: the largest that fits the baseline, at most 16",
     )
-    parser.add_argument("--hours", type=rate, help="print the --steps of ddp_run.py that fill them")
+    parser.add_argument("--hours", type=rate, help="print the --steps of train.py that fill them")
     parser.add_argument(
         "--step-ms",
         type=rate,
-        help="median_ms of a step of ddp_run.py on your machine (default: what is known of the "
-        "card)",
+        help="median_ms of a step of train.py on your machine (default: what is known of the card)",
+    )
+    parser.add_argument(
+        "--work",
+        action="store_true",
+        help="print the counted work of each rung",
     )
 
 
 def main(args: argparse.Namespace) -> int:
     """The subcommand. Returns the exit status."""
-    gpu = args.gpu or here()
-    B = args.batch_size or (batch_to_compare(gpu) if gpu else 16)
-    steps = work(B)
+    gpus = args.gpu or here()
+    gpu = gpus[0] if len(gpus) == 1 else None
     console = screen()
     console.width = max(console.width, 80)  # a narrower terminal wraps lines and cuts no figure
     if gpu:
-        print_answer(console, gpu)
+        print_answer(console, gpu, args.batch_size)
+    elif gpus:
+        print_variants(console, gpus)
     if args.hours:
         console.say(f"{steps_line(args.hours, args.step_ms, gpu)}\n")
+    B = args.batch_size or (batch_to_compare(gpu) if gpu else 16)
+    steps = work(B)
     if gpu:
         print_times(console, gpu, B, steps)
-    console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
-    console.print(work_table(steps))
+    if args.work or not (gpus or args.hours):
+        console.say(f"One step of GPT-2 124M, B={B}, T=1024: counted, not measured")
+        console.print(work_table(steps))
     return 0
 
 
-def find(text: str) -> GPU:
-    """The GPU with all these words in its name.
+def find(text: str) -> list[GPU]:
+    """The GPUs with all these words in their names.
 
-    Of several it is the one whose words all others have: `4070` is the RTX 4070, not the Ti. Raises
-    UsageError if there is none, or no such one.
+    It is the one whose words all others have, if there is such a one: `4070` is the RTX 4070, not
+    the Ti. Raises UsageError if there is none, or nothing is known of it.
     """
     words = set(text.lower().replace("rtx", "rtx ").split())
     names = {name: set(name.lower().split()) for name in CARDS}
     matches = [name for name in names if words <= names[name]]
     if not matches:
-        raise UsageError(f"--gpu {text} is in no data sheet here: --help lists the names")
+        raise UsageError(f"--gpu {text}: {not_found(text)}")
     shortest = min(matches, key=len)
-    if not all(names[shortest] <= names[name] for name in matches):
-        raise UsageError(f"--gpu {text} may be {', '.join(matches)}: write more of it")
-    return CARDS[shortest]
+    if all(names[shortest] <= names[name] for name in matches):
+        matches = [shortest]
+    return [CARDS[name] for name in matches]
 
 
-def here() -> GPU | None:
-    """The GPU of this machine, by nvidia-smi's name, if all its rates are known."""
+def not_found(text: str) -> str:
+    """Why no card of this name can be calculated, and what may have been meant."""
+    sheets = [gpu.name for gpu in DATA_SHEETS.values()]
+    if text.upper() in sheets:
+        return "its bandwidth is in no data sheet here, so nothing is calculated"
+    names = {name.lower(): name for name in CARDS}
+    close = get_close_matches(text.lower(), names, n=3)
+    if not close:
+        return "in no data sheet here; --help lists the names"
+    return f"in no data sheet here; did you mean {' or '.join(names[name] for name in close)}?"
+
+
+def here() -> list[GPU]:
+    """The GPU of this machine, by nvidia-smi's name, if all its rates are known; else none."""
     gpu = find_gpu(first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"))
-    return gpu if gpu and gpu.bandwidth else None
+    return [gpu] if gpu and gpu.bandwidth else []
 
 
-def print_answer(console: Screen, gpu: GPU):
+def print_answer(console: Screen, gpu: GPU, B: int | None):
     """What somebody with this GPU asks first."""
     card = known()[gpu.name]
     hours = hours_of(gpu.name)
     fits, train = largest_batch(gpu), batch_to_train(gpu)
-    console.say(f"""{gpu.name}, GPT-2 124M:
-  rung 10 over the baseline, times as fast, at one B: {card["gain"]}
-  in training, each at its largest B: {card["training_gain"]}
-  training with ddp_run.py, tok/s: {card["training"]}
+    console.say(f"""{gpu.name}, GPT-2 124M (calculated, so wide that it holds what others reported):
+  rung 10 over the baseline, times as fast, at one B: {span(card["gain"])}
+  training with train.py, tok/s: {rates_text(gpu)}
   1,000 steps of {STEP_TOKENS:,} tokens, hours: {hours}
-  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of ddp_run.py
-How far off that may be: docs/measuring.md; reports: docs/reported.md
-""")
+  its {gpu.memory:g} GB hold B={fits} of the baseline, B={train} of train.py
+How far off that may be: docs/measuring.md; reports: docs/reported.md""")
+    if (B or 0) > fits:
+        console.say(f"B={B} does not fit: the baseline has room for {fits}, train.py for {train}")
+    console.say("")
+
+
+def rates_text(gpu: GPU) -> str:
+    """Tokens per second of train.py: the range, and its middle."""
+    card = known()[gpu.name]
+    return f"{span(card['tok_per_s'])}, middle {card['middle']:,.0f}"
+
+
+def print_variants(console: Screen, gpus: list[GPU]):
+    """A line for each card of a name that several have."""
+    console.say("Rung 10 over the baseline, times as fast; training with train.py, tok/s:")
+    for gpu in gpus:
+        console.say(f"  {gpu.name}: {span(known()[gpu.name]['gain'])}; {rates_text(gpu)}")
+    console.say(f'More of one: ladder roofline --gpu "{gpus[0].name}"\n')
 
 
 def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
@@ -119,21 +155,24 @@ def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
     elif gpu:
         rates = known()[gpu.name]["tok_per_s"]
     else:
-        raise UsageError("--hours needs a --gpu, or the --step-ms of yours")
+        raise UsageError("--hours needs one --gpu, or the --step-ms of yours")
     steps = [rate * hours * HOUR / STEP_TOKENS for rate in rates]
     return f"In {hours:g} hours, with validation: --steps {span(steps, 3)}"
 
 
 def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
-    """The time of each rung on a GPU, the rates behind it, and what fits."""
+    """The time of each rung on a GPU, the rates behind it, and what others reported."""
     rates = rates_of(gpu)
     times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}
     first, *_, last = (f"{sum(parts):.0f}" for parts in times.values())
     console.say(f"The roofline of {gpu.name} at B={B}: {first} → {last} ms, calculated")
-    card = known()[gpu.name]
-    console.print(time_table(times, card["shares"]))
-    whose = "this card" if "reported" in card["training"] else "four fifths of such cards"
-    console.say(f"Last column: at the share of the roofline that {whose} reached near rung 10")
+    chip = known()[gpu.name]["chip"]
+    console.print(time_table(times, chip))
+    console.say(f"Reported: on {chip} cards, over the rung timed before")
+    for row in known()[gpu.name]["reports"]:
+        ms = 1e3 * row["B"] * BLOCK_SIZE / row["tok_per_s"]
+        figures = f"{row['tok_per_s']:,.0f} tok/s, {ms:,.0f} ms of B={row['B']:.0f}"
+        console.say(f"  {titles()[row['rung']]}, on this card: {figures}, {row['who']}")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     console.say(
@@ -142,7 +181,6 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     )
     if gpu.note:
         console.say(f"About this card: {gpu.note}")
-    console.say("")
 
 
 def work_table(steps: dict[str, dict]) -> Table:
@@ -158,23 +196,18 @@ def work_table(steps: dict[str, dict]) -> Table:
     return table
 
 
-def time_table(times: dict[str, list[float]], shares: list[float]) -> Table:
-    """A row per rung: its roofline, what it gains over the rung before, its parts, and an estimate:
-    the time at each of the shares."""
-    ends = list(dict.fromkeys(shares))[::-1]
-    percents = "–".join(f"{share * 100:.0f}" for share in ends)
-    heads = ("roofline\nms", "gain", "matmul\nms", "attn\nms", "traffic\nms", "optim\nms")
-    table = new_table("rung", *heads, f"at {percents} %\nms")
+def time_table(times: dict[str, list[float]], chip: str) -> Table:
+    """A row per rung: its roofline, what it gains over the rung before, and what others reported
+    on such chips."""
+    table = new_table("rung", "roofline\nms", "gain", "reported\nmedian", "range\n(ladders)")
     before = None
     for stem, parts in times.items():
-        if stem == AS_BEFORE:  # the compiler may pad by itself
-            table.add_row(titles()[stem], "as 06", *[""] * 5, "unknown")
-            continue
+        reported = gains_text(rung_gains(chip)[stem])
         total = sum(parts)
         cells = [f"{total:.1f}", gain_text(before / total) if before else ""]
-        cells += [f"{part:.1f}" for part in parts]
-        # Two digits are more than is known.
-        guesses = "–".join(f"{float(f'{total / share:.2g}'):.0f}" for share in ends)
-        table.add_row(titles()[stem], *cells, f"~{guesses}")
-        before = total
+        if stem == AS_BEFORE:  # the compiler may pad by itself
+            cells = ["as 06", ""]
+        else:
+            before = total
+        table.add_row(titles()[stem], *cells, *reported)
     return table

@@ -31,33 +31,42 @@ def measured_rates() -> dict[str, dict[str, tuple[int, float]]]:
 def rates_of(gpu: GPU) -> dict[str, float]:
     """TFLOP/s by unit, and `bandwidth` in GB/s.
 
-    A card that nobody measured takes the median share of their data sheets that measured cards of
-    its generation reach.
+    What nobody measured takes the median share of their data sheets that measured cards of its
+    generation reach; TF32 of a card whose bfloat16 was measured is half of that.
     """
     rates = owners_rates(gpu)
-    if not rates:
-        for unit in UNITS:
+    for unit in ("fp32", "half"):
+        if unit not in rates:
             rates[unit] = getattr(gpu, unit) * median(shares_of_sheets(gpu.generation, unit))
+    if "tf32" not in rates:
+        rates["tf32"] = tf32_rate(gpu, rates)
     return rates | {"bandwidth": gpu.bandwidth}
 
 
 def owners_rates(gpu: GPU) -> dict[str, float]:
-    """The medians of a card's owners; without one of TF32, half of bfloat16's. Empty: no owner."""
-    rates = {}
-    for unit, (_, rate) in measured_rates().get(gpu.name, {}).items():
-        rates[unit] = rate
-    if rates and "tf32" not in rates:
-        has_tf32 = gpu.dtype == "bfloat16"
-        rates["tf32"] = rates["half"] / 2 if has_tf32 else rates["fp32"]
-    return rates
+    """The medians of a card's owners, of the units that they measured."""
+    return {unit: rate for unit, (_, rate) in measured_rates().get(gpu.name, {}).items()}
+
+
+def tf32_rate(gpu: GPU, rates: dict[str, float]) -> float:
+    """TF32's rate where no owner of this card measured it: FP32's where it has no such units."""
+    if gpu.dtype == "float16" or not gpu.tf32:
+        return rates["fp32"]
+    shares = shares_of_sheets(gpu.generation, "tf32")
+    if "half" in owners_rates(gpu) or not shares:
+        return rates["half"] / 2
+    return gpu.tf32 * median(shares)
 
 
 def shares_of_sheets(generation: str, unit: str) -> list[float]:
     """The share of its data sheet that each measured card of a generation reaches."""
     shares = []
     for gpu in CARDS.values():
-        if gpu.generation == generation and gpu.name in measured_rates():
-            shares.append(owners_rates(gpu)[unit] / getattr(gpu, unit))
+        found = owners_rates(gpu)
+        if gpu.generation == generation and unit == "tf32" and "half" in found and gpu.tf32:
+            found.setdefault("tf32", found["half"] / 2)
+        if gpu.generation == generation and unit in found:
+            shares.append(found[unit] / getattr(gpu, unit))
     return shares
 
 
@@ -68,6 +77,8 @@ def source_of(gpu: GPU) -> str:
         return f"estimated from the {gpu.generation} cards that owners measured"
     owners = max(n for n, _ in card.values())
     said = "measured by its owner" if owners == 1 else f"measured by {owners} owners"
-    if gpu.dtype == "bfloat16" and "tf32" not in card:
+    if "fp32" not in card:
+        said += f", fp32 estimated from {gpu.generation} cards"
+    if gpu.dtype == "bfloat16" and gpu.tf32 and "tf32" not in card:
         said += ", tf32 as half of bfloat16"
     return said

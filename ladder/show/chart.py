@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from statistics import median
 from textwrap import wrap
 
 from ladder.measure.stats import Estimate
@@ -91,13 +92,14 @@ class Axis:
 
 @dataclass
 class Bar:
-    """A row of a picture: a name, a bar, dots with their intervals, and words at the right edge."""
+    """A row of a picture: a name, a bar, dots, some with intervals, and words at the right edge."""
 
     name: str
     pieces: list[tuple] = field(default_factory=list)  # each: part of 1, colour, words
     end: str = ""  # words behind the bar
     limit: float | None = None  # a mark on the bar: a part of 1
     marks: list[Estimate | None] = field(default_factory=list)
+    dots: list[list[float]] = field(default_factory=list)  # a line of them for each colour
     right: str = ""
 
 
@@ -178,31 +180,42 @@ class Picture:
         A bar of 1 takes a `part` of the room at the right of the names, and the axis of the marks,
         if there are any, what words do not need. Each row's marks are in these colours.
         """
-        marks = [mark for bar in bars for mark in bar.marks if mark]
-        axis = axis_of(marks, axis_name, gains) if marks else None
+        values = []
+        for bar in bars:
+            for mark in filter(None, bar.marks):
+                values += [mark.low, mark.high]
+            for dots in bar.dots:
+                values += dots
+        axis = axis_of(values, axis_name, gains) if values else None
         longest = max(len(bar.name) for bar in bars)
         left = max(160, 7 * longest + 8) if self.wide else 0
         full = part * (self.width - left)
         if axis:
-            axis.start = left + full + (95 if bars[0].end else 12)
-            axis.end = self.width - (180 if self.wide and bars[-1].right else 14)
+            room = 24 if bars[0].dots else 12
+            axis.start = left + full + (95 if bars[0].end else room)
+            axis.end = self.width - (180 if self.wide and bars[-1].right else room + 2)
         ticks = axis.with_room() if axis else {}
+        height = max(28, 12 + 12 * len(bars[0].dots))
         for bar in bars:
-            self.text(0, self.y + 19, bar.name, size=14)
-            self.text(self.width, self.y + 19, bar.right, anchor="end")
             top = self.y if left else self.y + 22
-            self.y = top + 28
+            middle = top + height / 2
+            heading = middle + 5 if left else self.y + 19
+            self.text(0, heading, bar.name, size=14)
+            self.text(self.width, heading, bar.right, anchor="end")
+            self.y = top + height
             for value in ticks:
                 x = axis.at(value)
                 line = "soft" if value == axis.origin else "grid"
                 self.line([(x, top), (x, self.y)], line)
             if axis and not left:  # else a dot beyond the last of them would float
-                self.line([(axis.start, top + 14), (axis.end, top + 14)], "grid")
-            self.bar(bar, left, top + 14, full)
+                self.line([(axis.start, middle), (axis.end, middle)], "grid")
+            self.bar(bar, left, middle, full)
             for k, mark in enumerate(bar.marks):
                 if mark:
-                    middle = top + 14 + 7 * (k - (len(bar.marks) - 1) / 2)
-                    self.mark(mark, axis, middle, colors[k])
+                    y = middle + 7 * (k - (len(bar.marks) - 1) / 2)
+                    self.mark(mark, axis, y, colors[k])
+            for k, dots in enumerate(bar.dots):
+                self.dots(dots, axis, middle + 12 * (k - (len(bar.dots) - 1) / 2), colors[k])
         for value, words in ticks.items():
             self.text(axis.at(value), self.y + 15, words, "soft", 12, "middle")
         if axis:
@@ -225,6 +238,13 @@ class Picture:
         """An estimate: its interval, and a dot in it that is hollow if it is not significant."""
         self.line([(axis.at(found.low), y), (axis.at(found.high), y)], color, 2)
         self.dot(axis.at(found.value), y, color, not found.significant)
+
+    def dots(self, values: list[float], axis: Axis, y: float, color: str):
+        """A dot for each value, and an upright tick at their median."""
+        for value in values:
+            self.dot(axis.at(value), y, color)
+        if values:
+            self.rect(axis.at(median(values)) - 1.5, y - 6, 3, 12, "ink")
 
     def svg(self, inline: bool = False) -> str:
         """The file; or an element for a page that has `style` itself."""
@@ -283,12 +303,10 @@ class Chart:
         self.picture.text(x + 5, self.up.end + 12, words, "soft")
 
 
-def axis_of(found: list[Estimate], name: str, gains: bool) -> Axis:
-    """An axis of estimates with their intervals, and of no gain, or no difference."""
+def axis_of(values: list[float], name: str, gains: bool) -> Axis:
+    """An axis of these values, and of no gain, or no difference."""
     origin = 1 if gains else 0
-    values = [origin]
-    for estimate in found:
-        values += [estimate.low, estimate.high]
+    values = [origin, *values]
     return Axis(min(values), max(values), name, gains, origin)
 
 

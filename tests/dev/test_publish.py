@@ -2,7 +2,7 @@
 
 from climbs import PUBLISHED, as_it_ran, change, climb_of
 
-from dev import blocks, publish
+from dev import climbs, publish
 from ladder.commands.main import program
 from ladder.measure.folder import Climb, log_texts
 
@@ -17,7 +17,7 @@ def test_publish_prepends_an_entry(tmp_path, monkeypatch, capsys, history):
     (copy / "README.md").write_text(f"<!-- measured logs/{PUBLISHED.name} -->\n<!-- end -->\n")
     (copy / "RUNLOG.md").write_text(f"# Run log\n{OLDER}")
     monkeypatch.setattr(publish, "ROOT", copy)
-    monkeypatch.setattr(blocks, "ROOT", copy)
+    monkeypatch.setattr(climbs, "ROOT", copy)
     as_it_ran(PUBLISHED, folder)
     commit = Climb.read_from(folder).commit
     change(folder, commit="0123456789ab")

@@ -19,7 +19,9 @@ def test_a_calculated_rate_follows_from_its_source():
     [
         ("NVIDIA A100-SXM4-80GB", "A100 SXM 80GB"),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
-        ("NVIDIA GeForce RTX 4090 D", None),  # another chip
+        ("NVIDIA GeForce RTX 4090 D", "RTX 4090 D"),
+        ("NVIDIA GeForce RTX 5090 D", None),  # another chip
+        ("AMD Instinct MI300X", "MI300X"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),  # a part of one
         ("NVIDIA A10-4Q", None),  # a part of one, for a virtual machine
     ],

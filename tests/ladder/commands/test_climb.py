@@ -13,7 +13,7 @@ import pytest
 from climbs import FOUND, LOG
 from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 
-from dev.blocks import full_table
+from dev.climbs import full_table
 from ladder.commands import climb
 from ladder.commands.main import main
 from ladder.measure import others, process

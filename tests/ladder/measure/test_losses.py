@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from climbs import climb_of
 
-from dev.blocks import full_table
+from dev.climbs import full_table
 from ladder.log import Log
 from ladder.measure.losses import steps_to
 from ladder.measure.rows import read_climb

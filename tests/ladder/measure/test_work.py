@@ -57,18 +57,29 @@ def test_the_roofline_of_a_step_in_a_climb(rates, run, device, flops, bandwidth)
 def test_every_card_has_rates():
     for gpu in CARDS.values():
         rates = rates_of(gpu)
-        assert rates["fp32"] <= rates["tf32"] < 1.05 * rates["half"], gpu
+        assert rates["fp32"] <= rates["tf32"] < 1.1 * rates["half"], gpu  # a P100: 1.08
 
 
 @pytest.mark.parametrize(
     ("name", "expected", "source"),
     [
         ("A100 SXM 80GB", [19.18, 264.53 / 2, 264.53], "its owner, tf32 as half of bfloat16"),
-        # The middle of five shares: a 4090's, a 4090's, a 4060's.
         (
             "RTX 4070",
-            [29.1 * 54.67 / 82.6, 29.1 * 85.65 / 82.6, 58.3 * 31.21 / 30.2],
+            # The middle two of six shares: a 4090's and a 4090 D's; a 4070 SUPER's and a 4060's;
+            # a 4090 D's and a 4060's.
+            [
+                29.1 * (54.67 / 82.6 + 50.07 / 73.5) / 2,
+                29.1 * (36.53 / 35.5 + 15.6 / 15.1) / 2,
+                58.3 * (148.91 / 147.1 + 31.21 / 30.2) / 2,
+            ],
             "estimated from the RTX 40 cards that owners measured",
+        ),
+        # No TF32 units; its FP32 by the share of an MI210's sheet.
+        (
+            "MI300X",
+            [163.4 * 33.68 / 45.3, 163.4 * 33.68 / 45.3, 668.4],
+            "fp32 estimated from CDNA cards",
         ),
     ],
 )
