@@ -10,10 +10,10 @@ from dev.markdown import embedded, text_table
 from dev.reports import CHIPS, gains_of, ladders, near_top, share_of
 from ladder.cli import BLOCK_SIZE
 from ladder.commands.main import main
+from ladder.measure.fits import batch_to_compare, batch_to_train
 from ladder.measure.notes import describe, title
 from ladder.measure.rates import CARDS, measured_rates
 from ladder.measure.scripts import relative_name, rungs
-from ladder.measure.work import batch_to_compare, batch_to_train
 from ladder.show.reported import gains_text, known, rung_gains
 from ladder.show.words import gain_text, span
 

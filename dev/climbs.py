@@ -10,7 +10,7 @@ from ladder.checkout import ROOT
 from ladder.corpus import TINYSHAKESPEARE_SHA256
 from ladder.measure.folder import Climb
 from ladder.measure.notes import title
-from ladder.measure.rows import Row, first_log, read_climb, rounds_begun
+from ladder.measure.rows import Results, Row, read_climb
 from ladder.measure.scripts import branch, number_of, relative_name, rungs, rungs_for
 from ladder.show import words
 from ladder.show.tables import Cell, Column, all_columns, columns, footnotes, table
@@ -19,20 +19,20 @@ NO_GPU = "[Send us the climb of your GPU](CONTRIBUTING.md#send-a-climb)."
 USUAL = f"gpt2 on tinyshakespeare ({TINYSHAKESPEARE_SHA256[:12]})"  # of README.md's tables
 
 
-def read_climbs(folders: str) -> list[tuple[Climb, list[Row]]]:
-    """Climb and rows of each folder that a marker names."""
+def read_climbs(folders: str) -> list[Results]:
+    """The climb in each folder that a marker names."""
     return [read_climb(ROOT / folder) for folder in folders.split()]
 
 
-def climbs_in(page: str, name: str) -> list[tuple[Climb, list[Row]]]:
+def climbs_in(page: str, name: str) -> list[Results]:
     """The climbs that the block of this name in a page shows."""
     text = (ROOT / page).read_text("utf-8")
     return read_climbs(re.search(f"<!-- {name} (.*?) -->", text)[1])
 
 
-def machine_of(rows: list[Row]) -> str:
-    """The device of these rows, with B and T."""
-    return "{device}, B={B}, T={T}".format(**first_log(rows).run)
+def machine_of(run: dict) -> str:
+    """The device of a run line, with B and T."""
+    return "{device}, B={B}, T={T}".format(**run)
 
 
 def by_number(rows: list[Row]) -> dict[int, Row]:
@@ -41,43 +41,42 @@ def by_number(rows: list[Row]) -> dict[int, Row]:
     return {number_of(path): ran[path.stem] for path in rungs_for("cpu") if path.stem in ran}
 
 
-def full_table(of_climb: tuple) -> str:
+def full_table(results: Results) -> str:
     """The table of a climb, and what has to be said of it.
 
     It has few columns, which a page shows without a scroll bar: `ladder report` has them all.
     """
-    climb, rows = of_climb
-    text = pipes(table(rows, columns(climb, rows, narrow=True)))
-    for line in footnotes(climb, rows):
+    text = pipes(table(results.rows, columns(results, narrow=True)))
+    for line in footnotes(results):
         text += f"\n{line}\n".replace("<", "&lt;")
     return text
 
 
-def losses_table(of_climb: tuple) -> str:
+def losses_table(results: Results) -> str:
     """The losses of a climb without its times: of one on a busy machine."""
-    climb, rows = of_climb
-    found = all_columns(climb, rows)
-    return pipes(table(rows, [found["rung"], found["loss"], found["change"]]))
+    found = all_columns(results)
+    return pipes(table(results.rows, [found["rung"], found["loss"], found["change"]]))
 
 
-def measured(*climbs: tuple) -> str:
+def measured(*climbs: Results) -> str:
     """Chart and summary of each climb that README.md shows."""
-    text = "\n".join(summary(*climb) for climb in climbs)
-    if all(climb.device_type == "cpu" for climb, _ in climbs):
+    text = "\n".join(map(summary, climbs))
+    if all(results.climb.device_type == "cpu" for results in climbs):
         text += f"\n{NO_GPU}\n"
     return text
 
 
-def summary(climb: Climb, rows: list[Row]) -> str:
+def summary(results: Results) -> str:
     """What a climb gained: its chart, and in words from the baseline to rung 10 and to the top."""
-    ran = by_number(rows)
+    climb = results.climb
+    ran = by_number(results.rows)
     first, top = ran[0], ran[max(ran)]
     alt = f"Milliseconds a step: {first.ms:,.0f} for the baseline, {top.ms:,.0f} for rung "
     alt += f"{max(ran)}, and each gain"
     more = ""
     if max(ran) > 10:
         more = f"; rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
-    return f"""*{machine_of(rows)}, {rounds_begun(rows)} rounds \
+    return f"""*{machine_of(results.log.run)}, {results.rounds_begun} rounds \
 ([logs]({relative_name(climb.folder)})), intervals of 95 %.*
 
 {embedded(f"measured-{climb.device_type}", alt, "docs/")}
@@ -89,21 +88,22 @@ Rung 10 is {ran[10].total.value:.1f} times as fast as the baseline{more}.
 # ------------------------------------------------------------------ the second staircase
 
 
-def staircase(*climbs: tuple) -> str:
+def staircase(*climbs: Results) -> str:
     """The picture and the table of beyond/README.md: what each rung does to these models."""
     settings = []
     lines = [[Cell("rung")]]
     for path in staircase_rungs():
         lines.append([Cell(f"[{title(path)}](../{relative_name(path)})")])
-    for climb, rows in climbs:
-        ran = by_stem(rows)
-        run = first_log(rows).run
-        what = f"{run['steps']} steps of {run['data']}, {machine_of(rows)}, {rounds_text(rows)}"
+    for results in climbs:
+        ran = by_stem(results.rows)
+        run = results.log.run
+        rounds = rounds_text(results.rows)
+        what = f"{run['steps']} steps of {run['data']}, {machine_of(run)}, {rounds}"
         took = f"10 took {own_steps(ran[START]):,.0f} steps"
-        logs = f"[logs](../{relative_name(climb.folder)})"
+        logs = f"[logs](../{relative_name(results.climb.folder)})"
         settings.append(f"{run['model']}: {what} ({logs}); {took}")
         shown = [ran.get(path.stem, Row(path.stem, {})) for path in staircase_rungs()]
-        cells = table(shown, staircase_columns(climb, rows))
+        cells = table(shown, staircase_columns(results))
         for line, two in zip(lines, cells, strict=True):
             line += two
     alt = "Loss over the steps of rung 10 and of each rung of this folder"
@@ -130,11 +130,11 @@ def rounds_text(rows: list[Row]) -> str:
     return f"{least}{max(counts)} rounds, a seed each"
 
 
-def staircase_columns(climb: Climb, rows: list[Row]) -> list[Column]:
+def staircase_columns(results: Results) -> list[Column]:
     """What a rung does to the loss, and its share of rung 10's steps; dashes if it did not run."""
-    change = all_columns(climb, rows)["change"]
-    change = change._replace(heading=f"{first_log(rows).run['model']}: {change.heading}")
-    found = shares(rows)
+    change = all_columns(results)["change"]
+    change = change._replace(heading=f"{results.log.run['model']}: {change.heading}")
+    found = shares(results.rows)
 
     def missing(row: Row) -> str:
         return "not reached" if row.stem in found else "–"
@@ -187,7 +187,7 @@ def machines_table() -> str:
     for climb, ran, top in machines():
         lines.append(
             [
-                machine_of([top]),
+                machine_of(top.log.run),
                 f"{climb.matmul_flops / 1e12:.3g} ({climb.peak_dtype})",
                 f"{ran[0].tok_per_s:.0f}",
                 f"{ran[10].tok_per_s:.0f}",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ladder.measure.losses import end_loss, smooth_losses, stays_below, steps_to
-from ladder.measure.rows import Row, compared, log_steps_to_loss
+from ladder.measure.rows import Row, compared, ln_steps_to_loss
 from ladder.measure.scripts import branch
 from ladder.measure.stats import Estimate, gain_of, holm
 
@@ -20,7 +20,7 @@ def shares(rows: list[Row]) -> dict[str, Estimate | None]:
     found = {}
     for stem, row in ran.items():
         if stem != START:
-            found[stem] = compared(ran[START], row, log_steps_to_loss, gain_of)
+            found[stem] = compared(ran[START], row, ln_steps_to_loss, gain_of)
     holm(found.values())
     return found
 

@@ -13,18 +13,18 @@ from dev.cards import REPORTED
 from dev.climbs import climbs_in, machine_of, machines
 from dev.fewer_steps import START, curves
 from ladder.checkout import ROOT
-from ladder.measure.notes import title
+from ladder.measure.notes import title, title_of
 from ladder.measure.rates import CARDS, rates_of
-from ladder.measure.rows import base_by_stem, first_log
+from ladder.measure.rows import base_by_stem
 from ladder.measure.scripts import base_of, number_of, rungs
+from ladder.measure.training import read_training
 from ladder.measure.work import roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
 from ladder.show.page import Section, both, climb_section, page
 from ladder.show.reported import gains_text, rung_gains
-from ladder.show.tables import title_of, titles
-from ladder.show.training import draw_loss, read_training, training_section
+from ladder.show.training import draw_loss, training_section
 from ladder.show.words import gain_text
 
 # Of the reported climb.
@@ -66,8 +66,8 @@ def pictures() -> dict[str, str]:
         "curve": partial(draw_loss, [read_training(TRAINING)]),
         "beyond": draw_beyond,
     }
-    for climb, rows in climbs_in("README.md", "measured"):
-        drawing[f"measured-{climb.device_type}"] = partial(draw_climb, climb, rows)
+    for results in climbs_in("README.md", "measured"):
+        drawing[f"measured-{results.climb.device_type}"] = partial(draw_climb, results)
     made = {}
     for name, function in drawing.items():
         made[f"{name}.svg"] = function(width=WIDE).svg()
@@ -79,8 +79,8 @@ def pictures() -> dict[str, str]:
 def index() -> str:
     """The page: the reported climb, and as `ladder report` shows them those whose times count."""
     sections = [reported_section()]
-    for climb, _ in climbs_in("README.md", "measured"):
-        sections.append(climb_section(climb.folder, with_logs=False))
+    for results in climbs_in("README.md", "measured"):
+        sections.append(climb_section(results.climb.folder, with_logs=False))
     sections.append(training_section([TRAINING]))
     return page(sections)
 
@@ -171,13 +171,13 @@ def draw_learned(width: int) -> Picture:
     labels = {}
     bars = {}  # by title
     for k, (machine, color) in enumerate(zip(found, CURVES, strict=False)):
-        name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of([machine.top]))
+        name = re.sub(r" *\(.*?\)| Processor| @.*?(?=,)", "", machine_of(machine.top.log.run))
         rate = machine.climb.matmul_flops / 1e12
         name = name.removesuffix(", T=256")
         labels[color] = f"{name}: {rate:.2g} TFLOP/s"
         for row in machine.ran.values():
             if row.gain and row.base.stem == base_by_stem()[row.stem]:
-                bar = bars.setdefault(title_of(row), Bar(title_of(row), marks=[None] * len(found)))
+                bar = bars.setdefault(row.title, Bar(row.title, marks=[None] * len(found)))
                 bar.marks[k] = row.gain
     picture.legend(labels)
     picture.say("Dots: what a rung gains, filled if significant, with the interval")
@@ -208,7 +208,7 @@ def step_bars(*stems: str) -> list[Bar]:
         parts = roofline_ms(work(B)[stem], rates_of(A100))
         total = sum(parts)
         longest = longest or total
-        bar = Bar(titles()[stem], end=f"{total:.0f} ms")
+        bar = Bar(title_of(stem), end=f"{total:.0f} ms")
         for part, ms in zip(PARTS, parts, strict=True):
             bar.pieces.append((ms / longest, part, f"{ms:.0f}"))
         if before:
@@ -224,10 +224,10 @@ def step_bars(*stems: str) -> list[Bar]:
 def draw_beyond(width: int) -> Picture:
     """The loss over the steps of rung 10 and of those of beyond/, a chart for each model."""
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
-    for _, rows in climbs_in("beyond/README.md", "staircase"):
-        run = first_log(rows).run
+    for results in climbs_in("beyond/README.md", "staircase"):
+        run = results.log.run
         picture.say(f"{run['model']}, {run['B']} x {run['T']} tokens a step, {run['data']}")
-        draw_staircase(picture, rows)
+        draw_staircase(picture, results.rows)
     return picture
 
 
@@ -262,5 +262,5 @@ def draw_staircase(picture: Picture, rows: list):
         end = up.at(ends[stem])
         y = max(y + 17, end)
         picture.line([(across.end + 2, end), (across.end + 16, y)], "soft")
-        words = titles()[stem] if picture.wide else stem[:2]
+        words = title_of(stem) if picture.wide else stem[:2]
         picture.text(across.end + 20, y + 4, words, colors.get(stem, "soft"))

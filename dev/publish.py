@@ -22,9 +22,9 @@ from ladder.commands.main import program
 from ladder.disk import write_atomic
 from ladder.errors import UsageError
 from ladder.measure.effective import differences
-from ladder.measure.folder import PACKED, Climb, is_ours
+from ladder.measure.folder import PACKED, Climb, is_ours, stem_of
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.rows import NOT_RUN, Row, first_log, read_climb, rounds_begun
+from ladder.measure.rows import NOT_RUN, Results, read_climb
 from ladder.measure.scripts import relative_name, rungs
 from ladder.show.tables import caption
 
@@ -44,16 +44,17 @@ def main(argv: list[str] | None = None):
     )
     args = parser.parse_args(argv)
     require_own(Path(__file__))
-    climb, rows = read_climb(args.climb)
-    check(climb, rows, args.readme)
+    results = read_climb(args.climb)
+    climb = results.climb
+    check(results, args.readme)
     target = new_target(climb)
     shown = target.relative_to(ROOT).as_posix()
     copy_climb(climb, target)
-    is_for_the_loss = first_log(rows).run["steps"] >= MIN_STEPS
+    is_for_the_loss = results.log.run["steps"] >= MIN_STEPS
     runlog = ROOT / ("beyond/RUNLOG.md" if is_for_the_loss else "RUNLOG.md")
     text = runlog.read_text("utf-8")
     newest = re.search(r"^## \d{4}-", text, re.MULTILINE).start()
-    text = text[:newest] + entry(climb, rows, shown, args.finding) + text[newest:]
+    text = text[:newest] + entry(results, shown, args.finding) + text[newest:]
     write_atomic(runlog, text)
     if args.readme:
         readme = ROOT / "README.md"
@@ -61,33 +62,37 @@ def main(argv: list[str] | None = None):
     print(f"published in {shown}: run python -m dev.regenerate, read `git diff`, then commit")
 
 
-def check(climb: Climb, rows: list[Row], in_readme: bool):
+def check(results: Results, in_readme: bool):
     """Raise UsageError, saying why, if a climb may not be published."""
-    ran = [row.name for row in rows if row.logs]
-    if not ran:
+    climb, rows = results
+    if not results.ran:
         raise UsageError(f"{climb.folder} is no climb to publish: all its runs failed")
-    run = first_log(rows).run
+    ran = [row.name for row in results.ran]
+    run = results.log.run
     other = other_setting(run)
-    too_short = other and run["steps"] < MIN_STEPS
-    uncommitted = not COMMITTED.fullmatch(climb.commit)
-    elsewhere = not uncommitted and not in_history(climb.commit)
     late = [row.name for row in rows if row.status == NOT_RUN]
     otherwise = differences([log for row in rows for log in row.logs.values()])
-    not_rungs = ran[:11] != [path.stem for path in rungs()]
-    reasons = {
-        f"it was stopped: ladder climb --resume {climb.folder}": not climb.ended,
-        "a quick climb is not published: climb without --quick": climb.quick,
-        f"below {MIN_STEPS} steps only {USUAL} is published, not {other}": too_short,
-        f"only committed code is published, not {climb.commit}": uncommitted,
-        f"its commit {climb.commit} is not in HEAD's history: no clone would have it": elsewhere,
-        f"the time (--max-minutes) was over before {late} could run: climb with more": late,
-        f"a rung ran {otherwise}": otherwise,
-        f"README.md shows the speed of {USUAL}, not of {other}": in_readme and other,
-        "README.md shows only climbs of rungs 0 to 10, in this order": in_readme and not_rungs,
-    }
-    for why, is_so in reasons.items():
-        if is_so:
-            raise UsageError(f"{climb.folder}: {why}")
+    why = None
+    if not climb.ended:
+        why = f"it was stopped: ladder climb --resume {climb.folder}"
+    elif climb.quick:
+        why = "a quick climb is not published: climb without --quick"
+    elif other and run["steps"] < MIN_STEPS:
+        why = f"below {MIN_STEPS} steps only {USUAL} is published, not {other}"
+    elif not COMMITTED.fullmatch(climb.commit):
+        why = f"only committed code is published, not {climb.commit}"
+    elif not in_history(climb.commit):
+        why = f"its commit {climb.commit} is not in HEAD's history: no clone would have it"
+    elif late:
+        why = f"the time (--max-minutes) was over before {late} could run: climb with more"
+    elif otherwise:
+        why = f"a rung ran {otherwise}"
+    elif in_readme and other:
+        why = f"README.md shows the speed of {USUAL}, not of {other}"
+    elif in_readme and ran[:11] != [path.stem for path in rungs()]:
+        why = "README.md shows only climbs of rungs 0 to 10, in this order"
+    if why:
+        raise UsageError(f"{climb.folder}: {why}")
 
 
 def require_history():
@@ -122,7 +127,7 @@ def copy_climb(climb: Climb, target: Path):
     text = ""
     for name, logs in climb.logs().items():
         for k, log in logs.items():
-            text += f"{name}.r{k}.log\n{log}"
+            text += f"{stem_of(name, k)}.log\n{log}"
     packed = text.encode()
     if len(packed) < LARGE:
         write_atomic(target / PACKED, packed)
@@ -138,20 +143,20 @@ def copy_climb(climb: Climb, target: Path):
 def with_climb(readme: str, shown: str, climb: Climb) -> str:
     """README.md's text with this climb replacing the CPU (or GPU) one; a GPU's comes first."""
     shown_for = {}
-    for old, _ in climbs_in("README.md", "measured"):
-        shown_for[old.device_type == "cpu"] = relative_name(old.folder)
+    for old in climbs_in("README.md", "measured"):
+        shown_for[old.climb.device_type == "cpu"] = relative_name(old.climb.folder)
     shown_for[climb.device_type == "cpu"] = shown
     folders = " ".join(shown_for[is_cpu] for is_cpu in sorted(shown_for))
     return re.sub("<!-- measured .*? -->", f"<!-- measured {folders} -->", readme)
 
 
-def entry(climb: Climb, rows: list[Row], shown: str, finding: str) -> str:
+def entry(results: Results, shown: str, finding: str) -> str:
     """The entry of a run log for one climb, folded below what it found, with an empty table."""
-    log = first_log(rows)
+    climb, log = results.climb, results.log
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
     cores = f"{climb.cores:g} cores" if climb.cores else "cores unknown"
-    how = f"""{caption(climb, rows)}; {climb.system}, {cores}; \
-{rounds_begun(rows)} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
+    how = f"""{caption(results)}; {climb.system}, {cores}; \
+{results.rounds_begun} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
 {len(log.step_times)} measured."""
     # What a log says is text: no marker of ours, no HTML.
     return f"""{heading.replace("<", "&lt;")}

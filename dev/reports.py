@@ -16,9 +16,10 @@ import numpy as np
 from ladder.cards import GPU
 from ladder.checkout import ROOT
 from ladder.cli import BLOCK_SIZE
+from ladder.measure.fits import batch_to_compare, batch_to_train
 from ladder.measure.rates import CARDS, measured_rates, rates_of
 from ladder.measure.scripts import rungs
-from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.measure.work import roofline_ms, work
 from ladder.show.reported import STEP_TOKENS
 
 TOP = "10_fused_adamw"

@@ -30,7 +30,7 @@ from ladder.corpus import Corpus
 from ladder.disk import lock, write_atomic
 from ladder.distributed import on_rank_0
 from ladder.errors import Damaged, UsageError, explain
-from ladder.log import runs_by_time
+from ladder.log import pairs_line, runs_by_time
 from ladder.run import NotFinite, Run
 from ladder.weights import BEST
 
@@ -165,7 +165,7 @@ class Checkpoints:
         }
         # All ranks wait for rank 0: otherwise their next step would include that time.
         self.newest = on_rank_0(write, self.folder, state, self.newest)
-        self.print0(f"note  saved {self.newest}")
+        self.print0(pairs_line("saved", {"step": step, "file": self.newest}))
 
     def keep_best(
         self, step: int, model: Module, val_loss: float, tokens: int

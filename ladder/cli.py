@@ -23,6 +23,7 @@ MODELS = {
     "gpt2-xl": dict(n_layer=48, n_head=25, n_embd=1600),  # 1558M
 }
 BLOCK_SIZE = 1024  # positions in every GPT-2
+EVERYWHERE = dict(model="gpt2", seed=1337, log_dir="runs")
 ON_CUDA = dict(steps=50, seq_len=1024, total_batch=524288, val_tokens=10485760)
 ELSEWHERE = dict(steps=20, batch_size=4, seq_len=256, total_batch=4096, val_tokens=4096)
 
@@ -45,7 +46,7 @@ def at_least(low: int, read: type = int, below: float = math.inf) -> Callable:
 positive = at_least(1)
 count = at_least(0)
 seed = at_least(0, below=2**63)  # what PyTorch's generators take
-rate = at_least(0, float)
+not_negative = at_least(0, float)
 
 
 def path(text: str) -> str:
@@ -78,8 +79,8 @@ TRAIN_FLAGS = FLAGS | {
     "total_batch": dict(
         type=positive, help="tokens a step, of all ranks (default: CUDA 524288, else 4096)"
     ),
-    "max_lr": dict(type=rate, default=6e-4, help="after the warm-up (default: 6e-4)"),
-    "min_lr": dict(type=rate, help="at the last step (default: a tenth of --max-lr)"),
+    "max_lr": dict(type=not_negative, default=6e-4, help="after the warm-up (default: 6e-4)"),
+    "min_lr": dict(type=not_negative, help="at the last step (default: a tenth of --max-lr)"),
     "beta2": dict(
         type=at_least(0, float, below=1),
         default=0.95,
@@ -118,6 +119,16 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, flags: dict = FLAGS)
     """Add those of `flags` with these names, or all, to a parser."""
     for name in names or flags:
         parser.add_argument(f"--{name.replace('_', '-')}", **flags[name])
+
+
+def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
+    """The flags of these names that were given, as arguments for a script's command line."""
+    flags = []
+    for name in names:
+        value = getattr(args, name)
+        if value is not None:
+            flags.append(f"--{name.replace('_', '-')}={value}")
+    return flags
 
 
 class Parser(argparse.ArgumentParser):
@@ -164,13 +175,8 @@ def _parse(
     try:
         parser = Parser(doc)
         add_flags(parser, flags=flags)
-        parser.set_defaults(model="gpt2", seed=1337, log_dir="runs")
         args = parser.parse_args(argv)
-        args.device = pick_device(args.device)
-        defaults = ON_CUDA if args.device.type == "cuda" else ELSEWHERE
-        for name, value in defaults.items():
-            if name in flags and getattr(args, name) is None:
-                setattr(args, name, value)
+        _fill_in(args, flags)
         complete(args, *ranks)
     except Exception as error:  # a GPU that does not start, too
         line = explain(error)
@@ -178,6 +184,24 @@ def _parse(
             raise
         exit_with(line)
     return args
+
+
+def filled_in(args: argparse.Namespace, **decided: object) -> argparse.Namespace:
+    """What a script would make of these FLAGS, which a command has parsed, and of those `decided`:
+    a copy with the defaults by device. Raises UsageError."""
+    args = argparse.Namespace(**vars(args) | decided)
+    _fill_in(args, FLAGS)
+    _complete(args)
+    return args
+
+
+def _fill_in(args: argparse.Namespace, flags: dict):
+    """Fill in the device and, but for B, the defaults by device of those `flags` that are None."""
+    args.device = pick_device(args.device)
+    defaults = ON_CUDA if args.device.type == "cuda" else ELSEWHERE
+    for name, value in (EVERYWHERE | defaults).items():
+        if name in flags and getattr(args, name, None) is None:
+            setattr(args, name, value)
 
 
 def _complete(args: argparse.Namespace):

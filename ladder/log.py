@@ -1,6 +1,6 @@
 """The log format: functions that write its lines, its only parser, and which run began last.
 
-A line begins with its name: run, note, step, val, effective, mfu, error or RESULT.
+A line begins with its name: run, note, step, val, saved, effective, mfu, error or RESULT.
 docs/measuring.md explains the keys. Values are read by key, never by column.
 """
 
@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
 from ladder.errors import UsageError
@@ -39,6 +40,11 @@ def step_line(
     return line
 
 
+def log_name(script: Path) -> str:
+    """The file name of a new log. In UTC: the logs of a run are in order, wherever it goes on."""
+    return f"{script.stem}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.log"
+
+
 def warmup_of(steps: int) -> int:
     """How many steps of a run of so many are warm-up: the others are measured.
 
@@ -63,16 +69,39 @@ def mfu_line(flops_per_token: int, peak_flops: float | None, mfu: float | None) 
 
 
 @dataclass
+class Step:
+    """A step line."""
+
+    step: int  # from 1 on
+    loss: float
+    dt_ms: float
+    tok_per_s: float
+    more: dict[str, float] = field(default_factory=dict)  # of a rung: norm, lr
+
+
+@dataclass
+class Val:
+    """A val line: the loss on held-out tokens after a step, or before the first one."""
+
+    step: int
+    loss: float
+    tokens: int
+
+
+@dataclass
 class Log:
-    """One parsed log. Steps carry step, loss, dt_ms, tok_per_s and a rung's own keys."""
+    """One parsed log."""
 
     run: dict = field(default_factory=dict)  # text by key, as the next two
     effective: dict = field(default_factory=dict)
     mfu: dict = field(default_factory=dict)
-    notes: list = field(default_factory=list)
-    steps: list = field(default_factory=list)  # numbers by key, as `vals`
-    vals: list = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    vals: list[Val] = field(default_factory=list)
     result: dict = field(default_factory=dict)
+    autocast_off: bool = False  # the device has no units for half precision, or --dtype says so
+    throttled: int = 0  # how often it waited, as its share of the CPU was used up
+    saved: bool = False  # it has a checkpoint to go on from
 
     @property
     def warmup_steps(self) -> int:
@@ -82,7 +111,7 @@ class Log:
     @property
     def step_times(self) -> list[float]:
         """Milliseconds of the measured steps, without the warm-up."""
-        return [step["dt_ms"] for step in self.steps[self.warmup_steps :]]
+        return [step.dt_ms for step in self.steps[self.warmup_steps :]]
 
     @property
     def median_ms(self) -> float:
@@ -108,6 +137,8 @@ REQUIRED = {
 }
 INTEGERS = "params B T steps tokens flops_per_token step"
 FLOATS = "epoch_batches loss"
+# How notes begin that until 28 November 2026 alone said what fields of Log say.
+OLD_NOTES = {"autocast stays off": "autocast_off", "saved ": "saved"}
 
 
 def read_log(path: Path) -> Log:
@@ -146,15 +177,24 @@ def read_line(log: Log, line: str):
         return
     if name in ("run", "effective", "mfu"):
         setattr(log, name, read_pairs(name, rest))
+        if name == "run":
+            log.autocast_off = log.run.get("dtype") == "float32"
     elif name == "note":
         log.notes.append(rest.strip())
+        for beginning, fact in OLD_NOTES.items():
+            if log.notes[-1].startswith(beginning):
+                setattr(log, fact, True)
     elif name == "step":
         log.steps.append(read_step(rest))
     elif name == "val":
-        log.vals.append(read_pairs(name, rest))
+        found = read_pairs(name, rest)
+        log.vals.append(Val(found["step"], found["loss"], found["tokens"]))
+    elif name == "saved":
+        log.saved = True
     elif name == "RESULT" and log.mfu:
         log.result = json.loads(rest)
         float(log.result["peak_bytes"] or 0)
+        log.throttled = int(log.result.get("throttled", log.throttled))
     else:
         raise ValueError(f"unknown line: {name}")
 
@@ -176,17 +216,21 @@ def pairs(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-def read_step(text: str) -> dict[str, float]:
+def read_step(text: str) -> Step:
     """What follows `step`: `20/50 | loss 6.123456 | dt 98.31 ms | tok/s 166657`."""
     position, *fields = text.split("|")
-    found = {}
+    more = {}
     for field_text in fields:
         key, value, *_unit = field_text.split()
         if key != "left":  # the screen's: the time that is left
-            found[key] = float(value)
-    step = {"step": int(position.partition("/")[0])}
-    step |= {"loss": found.pop("loss"), "dt_ms": found.pop("dt"), "tok_per_s": found.pop("tok/s")}
-    return step | found
+            more[key] = float(value)
+    return Step(
+        step=int(position.partition("/")[0]),
+        loss=more.pop("loss"),
+        dt_ms=more.pop("dt"),
+        tok_per_s=more.pop("tok/s"),
+        more=more,
+    )
 
 
 def runs_by_time() -> dict[str, Path]:

@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -20,8 +20,9 @@ from ladder import machine, probe
 from ladder.batches import Batches
 from ladder.checkout import ROOT, commit, require_own
 from ladder.errors import UsageError, exit_with, explain, tell_torchrun
-from ladder.log import mfu_line, pairs_line, percentiles, step_line, warmup_of
+from ladder.log import log_name, mfu_line, pairs_line, step_line
 from ladder.output import Output
+from ladder.result import Result, flops_per_token
 from ladder.signals import Signals, signals_to
 
 
@@ -94,9 +95,7 @@ class Run:
             require_own(self.path)
             if self.args.device.index is not None:  # else GPU 0 is used too
                 torch.cuda.set_device(self.args.device)
-            # In UTC: `ladder report` puts the logs of a run in order, wherever it was resumed.
-            name = f"{self.path.stem}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.log"
-            self.output.open_log(Path(self.args.log_dir), name)
+            self.output.open_log(Path(self.args.log_dir), log_name(self.path))
         # Of another clone, of --log-dir, or of CUDA, which starts here.
         except (UsageError, OSError, RuntimeError) as error:
             exit_with(explain(error) or error)
@@ -178,7 +177,7 @@ class Run:
         self.steps_left = max(0, self.args.steps - first_step)
         if self.rank:
             return
-        self.print0(pairs_line("run", settings(self, batches)))
+        self.print0(pairs_line("run", settings(self, batches, dtype)))
         if not self.steps_left:
             self.print0(
                 f"note  nothing left to train: step {first_step} is done, --steps is "
@@ -251,8 +250,8 @@ class Run:
         self._begin_step()
 
 
-def settings(run: Run, batches: Batches) -> dict[str, object]:
-    """The keys of the run line."""
+def settings(run: Run, batches: Batches, dtype: torch.dtype | None) -> dict[str, object]:
+    """The keys of the run line; `dtype` is autocast's."""
     args = run.args
     corpus = batches.corpus
     shared = run.is_training or run.world_size > 1  # a step is not one batch of B rows
@@ -268,6 +267,7 @@ def settings(run: Run, batches: Batches) -> dict[str, object]:
         "params": sum(p.numel() for p in run.model.parameters()),
         "B": args.batch_size,
         "T": args.seq_len,
+        "dtype": str(dtype).removeprefix("torch.") if dtype else None,
         "total_batch": run.tokens_per_step if shared else None,
         "ranks": run.world_size if shared else None,
         "steps": args.steps,
@@ -287,13 +287,23 @@ def finish(run: Run, status: str) -> dict[str, object]:
     planned = len(run.times) + run.steps_left
     flops = flops_per_token(run.model, run.args.seq_len)
     peak = machine.peak_flops(run.args.device)
-    numbers = result(run, flops, peak)
+    numbers = Result(
+        times=run.times,
+        losses=run.losses,
+        steps_left=run.steps_left,
+        tokens_per_step=run.tokens_per_step,
+        flops_per_token=flops,
+        peak_flops=peak,
+        devices=run.world_size,
+    ).numbers()
+    numbers["peak_bytes"] = machine.peak_bytes(run.args.device)
+    waits = machine.throttled() - run.throttled
+    numbers["throttled"] = waits
     found = {"script": run.script, "status": status, **numbers, **run.validation}
     if run.scaler.is_enabled():
         found |= {"loss_scale": run.scale, "skipped_steps": run.skipped}
     if planned < 3 or not numbers["measured_steps"]:
         run.print0("note  not a measurement: a run's first steps are warm-up")
-    waits = machine.throttled() - run.throttled
     if waits > 0:
         run.print0(f"note  throttled {waits} times: this run's share of the CPU was used up")
     run.print0(mfu_line(flops, peak, numbers["mfu"]))
@@ -305,39 +315,3 @@ def finish(run: Run, status: str) -> dict[str, object]:
             f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}"
         )
     return found
-
-
-def result(run: Run, flops: int, peak_flops: float | None) -> dict:
-    """RESULT's numbers, of the steps done so far. `peak_flops` is one device's, in FLOP/s. What is
-    not known is None.
-    """
-    ms = [seconds * 1e3 for seconds in run.times]
-    measured = ms[warmup_of(len(ms) + run.steps_left) :]
-    p10, median, p90 = percentiles(measured)
-    tok_per_s = run.tokens_per_step * 1e3 / median
-    numbers = {
-        "median_ms": median,
-        "p10_ms": p10,
-        "p90_ms": p90,
-        "tok_per_s": tok_per_s,
-        "mfu": flops * tok_per_s / (run.world_size * (peak_flops or math.nan)),
-        "first_step_ms": [*ms, math.nan][0],
-        "first_loss": [*run.losses, math.nan][0],
-        "final_loss": [math.nan, *run.losses][-1],
-    }
-    for key, value in numbers.items():
-        numbers[key] = round(value, 6) if math.isfinite(value) else None
-    counts = {"measured_steps": len(measured), "warmup_steps": len(ms) - len(measured)}
-    return numbers | counts | {"peak_bytes": machine.peak_bytes(run.args.device)}
-
-
-def flops_per_token(model: Module, T: int) -> int:
-    """FLOPs of forward and backward per token: 6N + 12·L·C·T (PaLM paper, appendix B).
-
-    N counts the parameters of the blocks, the last LayerNorm and the output head: embeddings are
-    looked up, not multiplied.
-    """
-    config = model.config
-    multiplied = (model.transformer.h, model.transformer.ln_f, model.lm_head)
-    N = sum(p.numel() for part in multiplied for p in part.parameters())
-    return 6 * N + 12 * config.n_layer * config.n_embd * T

@@ -48,9 +48,9 @@ def same_training(folder, other):
     """Assert that two runs differ by rounding: their losses, held-out losses and norms."""
     assert losses(folder) == pytest.approx(losses(other), abs=5e-6)
     log, expected = last_log(folder), last_log(other)
-    assert log.vals[-1]["loss"] == pytest.approx(expected.vals[-1]["loss"], abs=5e-6)
+    assert log.vals[-1].loss == pytest.approx(expected.vals[-1].loss, abs=5e-6)
     for step, right in zip(log.steps, expected.steps, strict=True):
-        assert step["norm"] == pytest.approx(right["norm"], rel=1e-3)  # before clipping
+        assert step.more["norm"] == pytest.approx(right.more["norm"], rel=1e-3)  # before clipping
 
 
 def last_log(folder):
@@ -62,7 +62,7 @@ def losses(folder):
     found = {}
     for path in (folder / "runs").glob("*.log"):
         for step in read_log(path).steps:
-            found[step["step"]] = step["loss"]
+            found[step.step] = step.loss
     return found
 
 

@@ -129,7 +129,7 @@ def skipped_steps(log) -> list[int]:
 
 
 def losses_of(log) -> list[float]:
-    return [step["loss"] for step in log.steps]
+    return [step.loss for step in log.steps]
 
 
 def expected_on_cuda(number: int) -> dict[str, str]:

@@ -57,14 +57,14 @@ def test_every_table_is_what_its_logs_say_and_of_a_commit(name):
             run = parse_log(text, folder).run
             assert re.fullmatch("[0-9a-f]{12}", run["commit"]), "with uncommitted changes"
         if match["name"] in ("table", "losses"):
-            assert caption(*read_climb(ROOT / folder)) in page(name)
+            assert caption(read_climb(ROOT / folder)) in page(name)
 
 
 def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to():
     rows = re.findall(r"^\|.*?\]\((logs/[^)]+)\)(.*)", BLOCK.sub("", page("RUNLOG.md")), re.M)
     assert len(rows) > 9
     for folder, cells in rows:
-        found = [gain(row.gain) for row in read_climb(ROOT / folder)[1] if row.gain]
+        found = [gain(row.gain) for row in read_climb(ROOT / folder).rows if row.gain]
         for text in re.findall(r"[+−][\d.]+ % \([^)]*\)", cells):
             assert text in found, (folder, text)
 
@@ -72,7 +72,7 @@ def test_gains_in_the_typed_tables_are_those_of_the_logs_that_their_rows_link_to
 def test_examples_are_what_is_printed(capsys):
     """Line by line, but for blanks."""
     console = Console(width=140)
-    console.print(for_terminal(*read_climb(LOGS / f"{HERE}-climb-2"), console))
+    console.print(for_terminal(read_climb(LOGS / f"{HERE}-climb-2"), console))
     printed = capsys.readouterr().out
     printed += log_texts(LOGS / "2026-11-25-amd-epyc-1-thread-train-tiny")["two_ranks"]
     printed = words(printed)

@@ -17,8 +17,8 @@ on this machine.
                                        its time was over, for as long again
 
 Every run is a process of its own. The order is 0, 1, …, top, then top, …, 0,
-and so on: a machine that slows down slows neighbours alike. A quick climb runs
-the top after rung 0. Round k trains from seed + k - 1. A gain is the
+and so on: a machine that slows down slows neighbours alike. A quick climb goes
+from rung 0 to the top, and down from there. Round k trains from seed + k - 1. A gain is the
 geometric mean, over the rounds, of the ratios between neighbours, with its
 95 % interval.
 From 100 steps on, the table also says what a rung does to the loss, and how
@@ -39,6 +39,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -51,10 +52,9 @@ from ladder.corpus import load_corpus
 from ladder.disk import lock
 from ladder.errors import UsageError
 from ladder.measure import rounds, scripts
-from ladder.measure.folder import OUT_OF_MEMORY, Climb, Sources
+from ladder.measure.folder import OUT_OF_MEMORY, STARTED, Climb, Sources
 from ladder.measure.losses import MIN_STEPS
-from ladder.measure.process import given_flags
-from ladder.measure.rows import Row, read_climb, rounds_begun
+from ladder.measure.rows import Results, read_climb
 from ladder.measure.without import without
 from ladder.show import tables
 from ladder.show.console import screen
@@ -62,10 +62,26 @@ from ladder.text import say
 
 IN_FLAGS = ["model", "steps", "batch_size", "seq_len", "shuffle", "device"]  # of climb.json
 PASSED_ON = [*IN_FLAGS, "seed", "data"]  # to every script
-# Rungs (-1: the device's last), steps and rounds of a quick climb. Without CUDA 02, 04 and 06 to 10
-# hardly change the time of a step, and to run one of them takes up to a minute.
-QUICK_ON_CUDA = ((*range(6), -1), 12, 3)
-QUICK_ELSEWHERE = ((0, 1, 3, 5, -1), 4, 1)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a climb runs unless more is asked for."""
+
+    rounds: int
+    rungs: tuple[int, ...] = ()  # by place; -1: the last; none: all of the device
+    steps: int | None = None  # None: the scripts' default
+    minutes: int | None = None  # None: no limit
+
+
+USUAL = Size(rounds=3)
+# Without CUDA 02, 04 and 06 to 10 hardly change the time of a step, and to run one of them takes up
+# to a minute.
+QUICK = {
+    "cuda": Size(rounds=3, rungs=(0, 1, 2, 3, 4, 5, -1), steps=12, minutes=5),
+    "cpu": Size(rounds=1, rungs=(0, 1, 3, 5, -1), steps=4, minutes=5),
+}
+QUICK["mps"] = QUICK["cpu"]
 
 
 def add_arguments(parser: ArgumentParser):
@@ -139,53 +155,49 @@ def plan(args: Namespace) -> tuple[Climb, Sources]:
     """
     from ladder.batches import Batches  # it imports torch, which --help need not
 
-    kind, sources = choose(args)
-    flags = given_flags(args, *PASSED_ON)
-    if args.batch_sizes:
-        flags.append(f"--batch-size={max(args.batch_sizes)}")
-    asked = cli.parse_args(__doc__, flags)
-    if asked.device.type == "cuda" and not args.batch_sizes:
-        args.batch_size = asked.batch_size  # what is free, and so the default, may change
+    device_type = cli.pick_device(args.device).type
+    size = QUICK[device_type] if args.quick else USUAL
+    kind, sources = choose(args, size, device_type)
+    batch_sizes = sorted(set(args.batch_sizes or []))
+    asked = cli.filled_in(
+        args,
+        steps=args.steps or size.steps,
+        batch_size=batch_sizes[-1] if batch_sizes else args.batch_size,
+    )
     Batches(load_corpus(args.data, say), asked.batch_size, asked.seq_len)
     climb = Climb(
         kind=kind,
-        started=f"{datetime.now():%Y-%m-%d %H:%M}",
+        started=f"{datetime.now():{STARTED}}",
         commit=commit(),
-        rounds=args.rounds or 3,
+        rounds=args.rounds or size.rounds,
         scripts=[*sources],
-        flags=given_flags(args, *IN_FLAGS),
+        # All of them: what is free on a GPU, and so the default of B, may change.
+        flags=cli.given_flags(asked, *IN_FLAGS),
         seed=asked.seed,
         shuffled=asked.shuffle is None and asked.steps >= MIN_STEPS,
         device=machine.device_name(asked.device),
-        device_type=asked.device.type,
+        device_type=device_type,
         system=f"{platform.system()} {platform.machine()}",
         cores=machine.usable_cores(),
         versions={name: version(name) for name in ("torch", "numpy")},
         peak_dtype=str(machine.half_precision(asked.device)).removeprefix("torch."),
         rates={},
-        batch_sizes=sorted(set(args.batch_sizes or [])),
+        batch_sizes=batch_sizes,
         data=args.data and str(Path(args.data).resolve()),
         quick=bool(args.quick),
-        max_minutes=args.max_minutes,
+        max_minutes=args.max_minutes or size.minutes,
     )
     return climb, sources
 
 
-def choose(args: Namespace) -> tuple[str, Sources]:
-    """The kind of the climb and its scripts; of a quick one fills in steps, rounds and time."""
-    device_type = cli.pick_device(args.device).type
+def choose(args: Namespace, size: Size, device_type: str) -> tuple[str, Sources]:
+    """The kind of the climb and its scripts."""
     rungs = scripts.rungs_for(device_type)
     if args.without is not None:
         return "without", without_each(args.rungs, args.without, rungs)
     if args.batch_sizes and args.batch_size:
         raise UsageError("give --batch-size or --batch-sizes, not both")
-    if args.quick:
-        numbers, steps, in_rounds = QUICK_ON_CUDA if device_type == "cuda" else QUICK_ELSEWHERE
-        rungs = [rungs[number] for number in numbers]
-        args.steps = args.steps or steps
-        args.rounds = args.rounds or in_rounds
-        args.max_minutes = args.max_minutes or 5
-    chosen = scripts.select(args.rungs) or rungs
+    chosen = scripts.select(args.rungs) or [rungs[k] for k in size.rungs] or rungs
     of_transformers = scripts.transformers_scripts()
     if set(chosen) & set(of_transformers) and find_spec("transformers") is None:
         raise UsageError("transformers is not installed: pip install -e '.[transformers]'")
@@ -206,7 +218,9 @@ def without_each(tops: list[str], left_out: list[str], rungs: list[Path]) -> Sou
     top = rungs[-1]
     sources = sources_of([top])
     for rung in scripts.select(left_out) or rungs[1:]:
-        source = rung in rungs[1:] and without(scripts.base_of(rung), rung, top)
+        source = None
+        if rung in rungs[1:]:
+            source = without(scripts.base_of(rung), rung, top)
         if source:
             sources[f"without_{rung.name}"] = source
         else:
@@ -225,7 +239,7 @@ def sources_of(chosen: list[Path]) -> Sources:
     Raises UsageError if one has the file name of another script: its logs would too; or a name with
     blanks, which the names of logs cannot have.
     """
-    ours = scripts.known()
+    ours = scripts.ours()
     of_stem = {path.stem: path for path in ours}
     sources = {}
     for path in chosen:
@@ -247,7 +261,6 @@ def go_on(climb: Climb):
     Ctrl-C or a signal, a full disk and a closed standard output stop it. They are raised again
     after a line that says what is kept. Raises UsageError if another process climbs there.
     """
-    tables.titles()  # reads the scripts now: the checkout may change during the climb
     room = tempfile.TemporaryDirectory(prefix="ladder-climb-", ignore_cleanup_errors=True)
     with lock(climb.folder), room as scratch:
         try:
@@ -263,30 +276,30 @@ def go_on(climb: Climb):
 
 def report(folder: Path) -> int:
     """Print what a climb found. Returns 1 if a run failed, else 0."""
-    climb, rows = print_table(folder)
+    results = print_table(folder)
     console = screen()
-    good = [row for row in rows if row.logs]
-    if good:
-        log = good[0].log
-        console.say(tables.caption(climb, rows))
+    if results.ran:
+        log = results.log
+        console.say(tables.caption(results))
         console.say(
-            f"Rounds: {rounds_begun(rows)} of {climb.rounds}. Steps of each run: "
+            f"Rounds: {results.rounds_begun} of {results.climb.rounds}. Steps of each run: "
             f"{log.warmup_steps} of warm-up, {len(log.step_times)} measured. In brackets: the "
             "gain's 95 % interval, from three rounds on. docs/measuring.md says what columns mean."
         )
-    for line in tables.footnotes(climb, rows):
+    for line in tables.footnotes(results):
         console.say(line)
     # Not wrapped: they are to be copied.
     say(f"Logs, climb.json, what ran: {folder}")
-    if good:
+    if results.ran:
         say(f"As a page: ladder report {quote(str(folder))} --open")
-    failed = {why for row in rows for why in row.failures.values()} - {OUT_OF_MEMORY}
-    return 1 if failed or not good else 0
+    reasons = {why for row in results.rows for why in row.failures.values()}
+    failed = reasons - {OUT_OF_MEMORY}
+    return 1 if failed or not results.ran else 0
 
 
-def print_table(folder: Path) -> tuple[Climb, list[Row]]:
-    """Print the table of the runs so far; returns the climb and the rows."""
-    climb, rows = read_climb(folder)
+def print_table(folder: Path) -> Results:
+    """Print the table of the runs so far."""
+    results = read_climb(folder)
     console = screen()
-    console.print(tables.for_terminal(climb, rows, console))
-    return climb, rows
+    console.print(tables.for_terminal(results, console))
+    return results

@@ -109,9 +109,9 @@ def check_losses(log: Log, before: Log, name: str):
     """Raise UsageError if the losses of two runs differ by more than rounding: some compilers and
     kernels are wrong."""
     for one, other in zip(log.steps, before.steps, strict=True):
-        error = abs(one["loss"] - other["loss"])
+        error = abs(one.loss - other.loss)
         if not error < TOLERANCE:  # NaN fails too
             raise UsageError(
-                f"its loss of step {one['step']:.0f} is not that of {name} ({error:.2g} off): try "
+                f"its loss of step {one.step} is not that of {name} ({error:.2g} off): try "
                 "another version of torch or another compiler (CXX), or run the rungs before it"
             )

@@ -2,41 +2,57 @@
 kernels.
 
   ladder profile 4         rung 04: its stages and its most expensive kernels
-  ladder profile 4 5       rungs 04 and 05 side by side
+  ladder profile 0 3 5 --model gpt2 gpt2-medium
+                           a row for each of three rungs at two sizes
 
-The script runs as it is, in a process of its own. Its steps wait for the device
-after each stage, which costs a little time, and two rungs do not take turns:
-which one is faster, `ladder climb` says. The first step, in which torch.compile
+Scripts run as they are, each in a process of its own. Steps wait for the device
+after each stage, which costs a little time, and rungs do not take turns: which
+one is faster, `ladder climb` says. The first step, in which torch.compile
 works, stands apart. The last one runs under PyTorch's profiler. PyTorch's table
 of it is shown, and its trace saved for https://ui.perfetto.dev.
 
 `forward` is everything before loss.backward(), fetching and copying the batch
-included; `optimizer` everything after it.
+included; `optimizer` everything after it. All are medians, ± the standard
+deviation of the steps.
 """
 
 import json
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
-from statistics import median
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, stdev
 
 from rich.table import Table
 
-from ladder.cli import add_flags, at_least, path
+from ladder.cli import MODELS, add_flags, at_least, given_flags, path
 from ladder.disk import make_folder
-from ladder.errors import UsageError
-from ladder.log import read_log
-from ladder.measure.process import check_ended_well, given_flags, start_python
+from ladder.log import Log, read_log
+from ladder.measure.notes import title_of
+from ladder.measure.process import check_ended_well, start_python
 from ladder.measure.scripts import A_RUNG, flags_to_measure, select
 from ladder.measure.stages import STAGES, WARMUP_STEPS
 from ladder.show.console import new_table, screen
-from ladder.show.tables import titles
 
-PASSED_ON = ("model", "batch_size", "seq_len", "seed", "device", "data")  # to the script
+PASSED_ON = ("batch_size", "seq_len", "seed", "device", "data")  # to the script
+
+
+@dataclass
+class Profile:
+    """What was found of one rung at one size."""
+
+    title: str
+    log: Log
+    times_ms: dict[str, list[float]]  # of each stage, by step: those of warm-up too
+    kernels: str  # PyTorch's table
 
 
 def add_arguments(parser: ArgumentParser):
-    parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"one or two: {A_RUNG}")
+    parser.add_argument("rungs", nargs="+", metavar="RUNG", help=f"each {A_RUNG}; or a range")
+    parser.add_argument(
+        "--model", nargs="+", choices=MODELS, default=["gpt2"], help="sizes (default: gpt2, 124M)"
+    )
     add_flags(parser, *PASSED_ON)
     parser.add_argument(
         "--steps",
@@ -48,66 +64,58 @@ def add_arguments(parser: ArgumentParser):
 
 
 def main(args: Namespace) -> int:
-    """Profile one or two rungs, each in a process of its own, and print their tables. Returns 0."""
+    """Profile each rung at each size, and print a table of all and the kernels of each. Returns 0.
+
+    Raises UsageError if one of them fails.
+    """
     scripts = select(args.rungs)
-    if len(scripts) > 2:
-        raise UsageError("give one rung or two")
     folder = make_folder(args.out, "profile")
     flags = given_flags(args, *PASSED_ON)
-    steps = WARMUP_STEPS + args.steps + 1
-    profiles = {}
+    flags.append(f"--steps={WARMUP_STEPS + args.steps + 1}")
+    profiles = []
     # A cache of its own: code compiled here is not what the scripts themselves run, because
     # kernels generated for the CPU are invisible to the profiler unless they announce it.
     with tempfile.TemporaryDirectory(prefix="ladder-profile-") as cache:
-        env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
-        for path in scripts:
-            # On stderr: what is printed begins with the result.
-            print(
-                f"profiling {path.stem}: {steps} steps, minutes on a CPU",
-                file=sys.stderr,
-                flush=True,
-            )
-            words = [folder / path.stem, path, *flags, *flags_to_measure(path.name)]
-            words += [f"--steps={steps}", f"--log-dir={folder}"]
-            done = start_python("-m", "ladder.measure.stages", *words, **env)
-            check_ended_well(done)
-            name = titles().get(path.stem, path.stem)
-            profiles[name] = json.loads((folder / f"{path.stem}.json").read_text("utf-8"))
-    (log, *_) = folder.glob("*.log")
+        for script in scripts:
+            for model in args.model:
+                # On stderr: what is printed begins with the result.
+                said = f"profiling {script.stem}, {model}: {flags[-1]}, minutes on a CPU"
+                print(said, file=sys.stderr, flush=True)
+                out = folder / f"{script.stem}-{model}"
+                profiles.append(profile(script, [*flags, f"--model={model}"], out, cache))
     console = screen()
-    for name, one in profiles.items():
-        console.say(summary(name, one["times_ms"]))
-    where = "{device}, {model}, B={B}, T={T}".format(**read_log(log).run)
-    console.say(f"Milliseconds on {where}: first step, median and range of {args.steps} steps")
+    where = "{device}, T={T}".format(**profiles[0].log.run)
+    console.say(f"Milliseconds on {where}: median ± standard deviation of {args.steps} steps")
     console.print(stage_table(profiles))
-    for name, one in profiles.items():
-        print(f"\n{name}, a step under PyTorch's profiler:\n{one['kernels']}")
+    for one in profiles:
+        print(f"\n{one.title}, {one.log.run['model']}, a step under PyTorch's profiler:")
+        print(one.kernels)
     print(f"traces, numbers and logs: {folder}")
     return 0
 
 
-def summary(name: str, times: dict[str, list[float]]) -> str:
-    """What a step of a rung takes, and which stage is the longest."""
-    medians = {stage: median(ms[WARMUP_STEPS:]) for stage, ms in times.items()}
-    longest = max(STAGES, key=medians.get)
-    return (
-        f"{name} takes {medians['step']:.1f} ms a step; its longest stage is {longest}, "
-        f"{medians[longest]:.1f} ms"
-    )
+def profile(script: Path, flags: list[str], out: Path, cache: str) -> Profile:
+    """Run a script in a process of its own: its log in `out`, its numbers and trace beside that.
+
+    Raises UsageError if it fails.
+    """
+    flags = [*flags, *flags_to_measure(script.name), f"--log-dir={out}"]
+    env = dict(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE="1", TORCHINDUCTOR_CACHE_DIR=cache)
+    done = start_python("-m", "ladder.measure.stages", out, script, *flags, **env)
+    check_ended_well(done)
+    (log,) = out.glob("*.log")
+    numbers = json.loads(Path(f"{out}.json").read_text("utf-8"))
+    return Profile(title_of(script.stem), read_log(log), **numbers)
 
 
-def stage_table(profiles: dict[str, dict]) -> Table:
-    """A row for each stage and the whole step, two columns for each rung."""
-    heads = []
-    for name in profiles:
-        heads += ["first\nstep", f"{name}\nmedian (range)"]
-    table = new_table("", *heads)
-    for stage in (*STAGES, "step"):
-        cells = []
-        for one in profiles.values():
-            ms = one["times_ms"][stage]
-            times = ms[WARMUP_STEPS:]
-            spread = f"({min(times):.1f}–{max(times):.1f})"
-            cells += [f"{ms[0]:.1f}", f"{median(times):.1f} {spread}"]
-        table.add_row(stage, *cells)
+def stage_table(profiles: list[Profile]) -> Table:
+    """A row for each profile: its first step, then each stage and the whole step."""
+    table = new_table("rung", "model", "B", "first\nstep", *STAGES, "step")
+    for one in profiles:
+        cells = [one.log.run["model"], str(one.log.run["B"]), f"{one.times_ms['step'][0]:.0f}"]
+        for stage in (*STAGES, "step"):
+            ms = one.times_ms[stage][WARMUP_STEPS:]
+            digits = 1 if median(ms) < 100 else 0
+            cells.append(f"{median(ms):.{digits}f} ± {stdev(ms):.{digits}f}")
+        table.add_row(one.title, *cells)
     return table

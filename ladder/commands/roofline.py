@@ -20,22 +20,15 @@ from difflib import get_close_matches
 from rich.table import Table
 
 from ladder.cards import DATA_SHEETS, GPU, find_gpu
-from ladder.cli import BLOCK_SIZE, positive, rate
+from ladder.cli import BLOCK_SIZE, not_negative, positive
 from ladder.errors import UsageError
 from ladder.machine import first_line
+from ladder.measure.fits import batch_to_compare, batch_to_train, largest_batch
+from ladder.measure.notes import title_of
 from ladder.measure.rates import CARDS, UNITS, rates_of, source_of
-from ladder.measure.work import (
-    AS_BEFORE,
-    PARTS,
-    batch_to_compare,
-    batch_to_train,
-    largest_batch,
-    roofline_ms,
-    work,
-)
+from ladder.measure.work import AS_BEFORE, PARTS, Work, roofline_ms, work
 from ladder.show.console import Screen, new_table, screen
 from ladder.show.reported import HOUR, STEP_TOKENS, gains_text, hours_of, known, rung_gains
-from ladder.show.tables import titles
 from ladder.show.words import gain_text, span
 
 
@@ -48,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser):
         type=positive,
         help="default: the largest that fits the baseline, at most 16",
     )
-    parser.add_argument("--hours", type=rate, help="print the --steps of train.py that fill them")
+    parser.add_argument(
+        "--hours", type=not_negative, help="print the --steps of train.py that fill them"
+    )
     parser.add_argument(
         "--step-ms",
-        type=rate,
+        type=not_negative,
         help="median_ms of a step of train.py on your machine (default: what is known of the card)",
     )
     parser.add_argument(
@@ -160,7 +155,7 @@ def steps_line(hours: float, step_ms: float | None, gpu: GPU | None) -> str:
     return f"In {hours:g} hours, with validation: --steps {span(steps, 3)}"
 
 
-def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
+def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, Work]):
     """The time of each rung on a GPU, the rates behind it, and what others reported."""
     rates = rates_of(gpu)
     times = {stem: roofline_ms(step, rates) for stem, step in steps.items()}
@@ -172,7 +167,7 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
     for row in known()[gpu.name]["reports"]:
         ms = 1e3 * row["B"] * BLOCK_SIZE / row["tok_per_s"]
         figures = f"{row['tok_per_s']:,.0f} tok/s, {ms:,.0f} ms of B={row['B']:.0f}"
-        console.say(f"  {titles()[row['rung']]}, on this card: {figures}, {row['who']}")
+        console.say(f"  {title_of(row['rung'])}, on this card: {figures}, {row['who']}")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     console.say(
@@ -183,16 +178,15 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, dict]):
         console.say(f"About this card: {gpu.note}")
 
 
-def work_table(steps: dict[str, dict]) -> Table:
+def work_table(steps: dict[str, Work]) -> Table:
     """A row per rung: FLOPs by unit, bytes by what they are for, kernels."""
     heads = ("work\nTFLOP", "unit", "matmul\nGB", "attn\nGB", "traffic\nGB", "optim\nGB")
     table = new_table("rung", *heads, "kernels\nabout")
     for stem, step in steps.items():
-        flops = step["linear_flops"] + step["attention_flops"]
-        cells = [f"{flops / 1e12:.2f}", step["unit"]]
+        cells = [f"{sum(step.flops.values()) / 1e12:.2f}", step.unit]
         for part in PARTS:
-            cells.append(f"{step[f'{part}_bytes'] / 1e9:.1f}")
-        table.add_row(titles()[stem], *cells, f"{step['kernels']}")
+            cells.append(f"{step.bytes[part] / 1e9:.1f}")
+        table.add_row(title_of(stem), *cells, f"{step.kernels}")
     return table
 
 
@@ -209,5 +203,5 @@ def time_table(times: dict[str, list[float]], chip: str) -> Table:
             cells = ["as 06", ""]
         else:
             before = total
-        table.add_row(titles()[stem], *cells, *reported)
+        table.add_row(title_of(stem), *cells, *reported)
     return table

@@ -47,7 +47,7 @@ def differences(logs: Iterable[Log]) -> list[str]:
 def is_fallback(log: Log, key: str, value: str) -> bool:
     """Whether this is what a rung runs on a device without units for what it declares."""
     if (key, value) == ("autocast", "off"):
-        return any(note.startswith("autocast stays off") for note in log.notes)
+        return log.autocast_off
     if (key, value) == ("matmul", "fp32"):
         gpu = find_gpu(log.run["device"])
         has_tf32 = gpu and gpu.dtype == "bfloat16" and log.run["device"].startswith("NVIDIA")

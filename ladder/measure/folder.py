@@ -15,11 +15,18 @@ from ladder.errors import UsageError
 from ladder.measure.kinds import KINDS, Comparison
 from ladder.text import say
 
+STARTED = "%Y-%m-%d %H:%M"
 OUT_OF_MEMORY = "out of memory"  # of a batch that does not fit: a result
 PACKED = "runs.log"  # in a published folder: all logs; runs.log.xz if they are large
 Sources = dict[str, str | bytes]  # scripts by their names in the copy of the code
 ByRun = dict[str, dict[int, Any]]  # by the name of a run, then by round
 HEADER = re.compile(r"^(\S+)\.log\n", re.MULTILINE)  # the line above each of them
+RUN_AND_ROUND = re.compile(r"(.+)\.r(\d+)")  # as `stem_of` writes it
+
+
+def stem_of(run: str, k: int) -> str:
+    """The stem of the files of a run in round k, such as `03_bf16_autocast.r2`."""
+    return f"{run}.r{k}"
 
 
 class PlannedRun(NamedTuple):
@@ -42,7 +49,7 @@ class Climb:
     """
 
     kind: str  # of KINDS
-    started: str  # YYYY-MM-DD hh:mm
+    started: str  # as STARTED
     commit: str
     rounds: int  # wanted
     scripts: list[str]  # relative to the project; from outside it only the file name
@@ -54,7 +61,6 @@ class Climb:
     versions: dict[str, str]
     peak_dtype: str
     rates: dict[str, list[float]]
-    clocks: dict = field(default_factory=dict)  # of published climbs: nvidia-smi's, as rounds began
     seed: int = 1337  # of round 1; each later round has one more
     shuffled: bool = False  # each round reads its rows in the random order of its seed
     ended: bool = False  # it ran to its end or to its time limit
@@ -74,9 +80,14 @@ class Climb:
         if not path.is_file():
             raise UsageError(f"{folder} is not a climb's: it has no climb.json")
         try:
-            climb = cls(**json.loads(path.read_text("utf-8")), folder=folder)
-            _ = climb.comparison, climb.runs, climb.began
-            for number in (climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")):
+            facts = json.loads(path.read_text("utf-8"))
+            facts.pop("clocks", None)  # nvidia-smi's, in those published until November 2026
+            climb = cls(**facts, folder=folder)
+            if climb.kind not in KINDS:
+                raise ValueError(f"there is no kind {climb.kind}")
+            # Of what is read later, all that another program may have written otherwise.
+            numbers = [climb.rounds, climb.cores, climb.load_during, climb.rate("peak_flops")]
+            for number in (*numbers, len(climb.runs), climb.began.timestamp()):
                 float(number or 0)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{path} is not a climb of this ladder: {error}") from None
@@ -101,23 +112,23 @@ class Climb:
         return self.of_runs({path.stem: path for path in sorted(self.folder.glob("*.log"))})
 
     def of_runs(self, found: dict[str, Any]) -> ByRun:
-        """What was `found` of this climb's runs, by names NAME.rK; others in its folder are not
-        ours."""
+        """What was `found` of this climb's runs, by `stem_of`: others in a folder are not ours."""
         ours = {run.name: {} for run in self.runs}
         for stem, what in found.items():
-            name, _, k = stem.rpartition(".r")
-            if name in ours and k.isdecimal():
-                ours[name][int(k)] = what
+            run_and_round = RUN_AND_ROUND.fullmatch(stem)
+            if run_and_round and run_and_round[1] in ours:
+                ours[run_and_round[1]][int(run_and_round[2])] = what
         return ours
 
     def due(self) -> Iterator[tuple[int, PlannedRun]]:
         """Yield the round and the run of all that have no log yet, in the order of their start.
 
-        Out of memory is a result; a run that failed for another reason is due again.
+        Out of memory is a result; a run that failed for another reason is due again. A quick climb
+        goes from the first to the top, and down from there: what its time leaves out gains least.
         """
         forwards = self.runs
         if self.quick:
-            forwards.insert(1, forwards.pop())  # the top is second: the time may not do for all
+            forwards[1:] = reversed(forwards[1:])
         kept = self.kept()
         for k in range(1, self.rounds + 1):
             # Every second round is backwards: what a run does to the next, such as heat, cancels.
@@ -140,7 +151,12 @@ class Climb:
     @property
     def began(self) -> datetime:
         """`started`, in local time. publish.py names a folder by it."""
-        return datetime.strptime(self.started, "%Y-%m-%d %H:%M")
+        return datetime.strptime(self.started, STARTED)
+
+    @property
+    def commits(self) -> list[str]:
+        """Those that its runs may be of."""
+        return self.joined or [self.commit]
 
     @property
     def comparison(self) -> Comparison:

@@ -14,7 +14,7 @@ def running_mean(values: list[float], width: int) -> np.ndarray:
 
 def smooth_losses(log: Log) -> np.ndarray:
     """The loss, at each step the mean over a tenth of the run: (steps - width + 1,)."""
-    losses = [step["loss"] for step in log.steps]
+    losses = [step.loss for step in log.steps]
     return running_mean(losses, max(1, len(losses) // 10))
 
 

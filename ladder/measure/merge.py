@@ -73,6 +73,9 @@ def cuts(base: list, side: list) -> dict[int, tuple[int, int]]:
         for n in range(size):
             starts[start + n] = place + n
             ends[start + n + 1] = place + n + 1
-    before = starts | ends
-    behind = ends | starts
-    return {cut: (before[cut], behind[cut]) for cut in before}
+    places = {}
+    for cut in starts.keys() | ends.keys():
+        end = ends.get(cut, starts.get(cut))  # of what is kept before it; else none is inserted
+        start = starts.get(cut, ends.get(cut))
+        places[cut] = (end, start)
+    return places

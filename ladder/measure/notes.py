@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ladder.checkout import ROOT
 from ladder.errors import UsageError
-from ladder.measure.scripts import known, relative_name
+from ladder.measure.scripts import all_scripts, ours, relative_name, transformers_scripts
 
 # Of each note, in this order. The first has no name on the page.
 FIELDS = ["Change", "Why", "Numerics"]
@@ -57,10 +57,25 @@ def title(path: Path) -> str:
 
 
 @cache
+def titles() -> dict[str, str]:
+    """The title of every rung, of the top rung without it, and of transformers', by file's stem."""
+    found = {}
+    for path in [*all_scripts(), *transformers_scripts()]:
+        found[path.stem] = title(path)
+        found[f"without_{path.stem}"] = f"without {title(path)}"
+    return found
+
+
+def title_of(stem: str) -> str:
+    """The title of the script with this stem; of one from outside its stem."""
+    return titles().get(stem, stem)
+
+
+@cache
 def sections() -> dict[str, str]:
     """All notes as they stand on their pages, without headings, by the stem of their script."""
     found = {}
-    for page in sorted({page_of(path) for path in known()}):
+    for page in sorted({page_of(path) for path in ours()}):
         text = page.read_text("utf-8") if page.is_file() else ""
         _, *parts = HEADING.split(text)
         for script, body in zip(parts[::2], parts[1::2], strict=True):

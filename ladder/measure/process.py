@@ -1,14 +1,10 @@
-"""Python started in a process of its own: its flags, and why it failed."""
+"""Python started in a process of its own, and why it failed."""
 
-import argparse
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import gettempdir
 
 from ladder.checkout import ROOT
 from ladder.errors import UsageError
@@ -61,32 +57,3 @@ def check_ended_well(done: subprocess.CompletedProcess):
         errors = [line for line in lines if line.startswith("error ")]
         last = [*lines, *errors][-1]
         raise UsageError(printable(last.removeprefix("error ")))
-
-
-def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
-    """What matmul.py measures on the device that these flags name. Raises UsageError."""
-    done = start_python("-m", "ladder.measure.matmul", *flags, package=package)
-    check_ended_well(done)
-    return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
-
-
-def given_flags(args: argparse.Namespace, *names: str) -> list[str]:
-    """The flags of these names that were given, as arguments for a script's command line."""
-    flags = []
-    for name in names:
-        value = getattr(args, name)
-        if value is not None:
-            flags.append(f"--{name.replace('_', '-')}={value}")
-    return flags
-
-
-def without_paths(text: str, climb: Path) -> str:
-    """`text` with names for folders of the user where a path begins with one: it may be sent."""
-    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
-    folders = {"CLIMB": climb, "CLONE": ROOT, "~": home, "TMPDIR": gettempdir()}
-    for name, folder in folders.items():
-        for place in (os.path.realpath(folder), str(folder)):
-            if place == "/":
-                continue
-            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![.-]?\w)", name, text)
-    return text

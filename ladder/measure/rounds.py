@@ -3,12 +3,15 @@
 Every run is a process of its own and starts from the copy. Every second round is backwards.
 """
 
+import json
 import math
+import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
+from tempfile import gettempdir
 
 from ladder import machine
 from ladder.checkout import COMMITTED, ROOT, RUNNING_CODE, changed, no_commit
@@ -16,7 +19,7 @@ from ladder.disk import make_folder, write_atomic
 from ladder.errors import UsageError
 from ladder.log import read_log
 from ladder.measure import others, process, scripts
-from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, PlannedRun, Sources, stem_of
 from ladder.measure.rows import check_comparable, whole_log
 from ladder.text import printable, say
 
@@ -68,7 +71,7 @@ def climb_rounds(climb: Climb, scratch: Path, show_table: Callable):
         before = k
         if len(climb.rates.get("peak_flops", [])) < k:
             print(f"a large {climb.peak_dtype} matmul, round {k}: ", end="", flush=True)
-            for name, rate in process.large_matmul(climb.flags, climb.folder / "code").items():
+            for name, rate in large_matmul(climb.flags, climb.folder / "code").items():
                 climb.rates.setdefault(name, []).append(rate)
             print(f"{climb.rates['peak_flops'][-1] / 1e12:.3g} TFLOP/s")
         print(f"{run.name}, round {k} of {climb.rounds}: ", end="", flush=True)
@@ -83,19 +86,27 @@ def climb_rounds(climb: Climb, scratch: Path, show_table: Callable):
     climb.save()
 
 
+def large_matmul(flags: list[str], package: Path) -> dict[str, float]:
+    """What matmul.py measures on the device that these flags name. Raises UsageError."""
+    done = process.start_python("-m", "ladder.measure.matmul", *flags, package=package)
+    process.check_ended_well(done)
+    return json.loads(done.stdout.splitlines()[-1])  # libraries may print above it
+
+
 def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
     """Do one run, and save how it ended. Returns that in a few words.
 
     Its log becomes NAME.rK.log; if it failed, NAME.rK.failed says why in a line, and NAME.rK.stderr
     has all that it wrote.
     """
-    failed = climb.folder / f"{run.name}.r{k}.failed"
-    stderr = failed.with_suffix(".stderr")
+    stem = stem_of(run.name, k)
+    failed = climb.folder / f"{stem}.failed"
+    stderr = climb.folder / f"{stem}.stderr"
     for path in (failed, stderr):
         path.unlink(missing_ok=True)
     started = time.monotonic()
     before = others.cpu_seconds_of_others()
-    log_dir = scratch / failed.stem
+    log_dir = scratch / stem
     log_dir.mkdir()
     code = (climb.folder / "code").resolve()
     flags = flags_of(climb, run, k)
@@ -115,7 +126,7 @@ def run_and_record(climb: Climb, run: PlannedRun, k: int, scratch: Path) -> str:
         process.check_ended_well(done)
         return f"{keep_log(climb, log_dir, run, k):.0f} tok/s"
     except UsageError as error:
-        why = process.without_paths(printable(str(error)), climb.folder)[:300]
+        why = without_paths(printable(str(error)), climb.folder)[:300]
     if run.B and re.search("^out of memory|memory is full$", why):
         why = OUT_OF_MEMORY
     write_atomic(failed, why)
@@ -131,7 +142,7 @@ def keep_log(climb: Climb, log_dir: Path, run: PlannedRun, k: int) -> float:
     path = next(log_dir.glob("*.log"), None)
     if path is None:
         raise UsageError("it wrote no log to --log-dir")
-    name = f"{run.name}.r{k}.log"
+    name = f"{stem_of(run.name, k)}.log"
     text = path.read_text("utf-8", "replace")
     log = whole_log(text, name)
     kept = {}  # a log of each round
@@ -142,6 +153,18 @@ def keep_log(climb: Climb, log_dir: Path, run: PlannedRun, k: int) -> float:
         check_comparable(climb, [{k: log}, {other: read_log(kept[other])}])
     write_atomic(climb.folder / name, text)
     return 1e3 / log.ms_per_token
+
+
+def without_paths(text: str, climb: Path) -> str:
+    """`text` with names for folders of the user where a path begins with one: it may be sent."""
+    home = os.path.expanduser("~")  # "~" if there is none; Path.home() would raise
+    folders = {"CLIMB": climb, "CLONE": ROOT, "~": home, "TMPDIR": gettempdir()}
+    for name, folder in folders.items():
+        for place in (os.path.realpath(folder), str(folder)):
+            if place == "/":
+                continue
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![.-]?\w)", name, text)
+    return text
 
 
 def flags_of(climb: Climb, run: PlannedRun, k: int) -> list[str]:

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ladder.errors import UsageError
 from ladder.log import Log, parse_log
-from ladder.measure.folder import OUT_OF_MEMORY, Climb
+from ladder.measure.folder import OUT_OF_MEMORY, Climb, stem_of
 from ladder.measure.losses import MIN_STEPS, end_loss, steps_to
+from ladder.measure.notes import title_of
 from ladder.measure.scripts import bases
 from ladder.measure.stats import Estimate, gain_of, holm, mean_of
 from ladder.measure.work import roofline_of
@@ -66,13 +68,40 @@ class Row:
         return self.name.removesuffix(f"_B{self.B}")
 
     @property
+    def title(self) -> str:
+        """That of the script; where batch sizes are compared, its B too."""
+        return title_of(self.stem) + (f", B={self.B}" if self.B else "")
+
+    @property
     def log(self) -> Log:
         """The log of its first round."""
         return self.logs[min(self.logs)]
 
 
-def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
-    """climb.json and a Row for each of its runs, in that order.
+class Results(NamedTuple):
+    """What a climb found: climb.json, and a row for each of its runs, in that order."""
+
+    climb: Climb
+    rows: list[Row]
+
+    @property
+    def ran(self) -> list[Row]:
+        """The rows with logs."""
+        return [row for row in self.rows if row.logs]
+
+    @property
+    def log(self) -> Log:
+        """One log: the run line is that of all of them, but for the script."""
+        return self.ran[0].log
+
+    @property
+    def rounds_begun(self) -> int:
+        """The last round of which a run is in."""
+        return max(k for row in self.rows for k in [*row.logs, *row.failures])
+
+
+def read_climb(folder: Path) -> Results:
+    """The results so far of the climb in a folder.
 
     Raises UsageError if a log is not ours or cut short, or if logs cannot stand in one table.
     """
@@ -82,7 +111,7 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     for run in climb.runs:
         row = Row(run.name, {}, failures[run.name], B=run.B)
         for k, text in logs[run.name].items():
-            row.logs[k] = whole_log(text, f"{folder}/{run.name}.r{k}.log")
+            row.logs[k] = whole_log(text, f"{folder}/{stem_of(run.name, k)}.log")
         # Else it was skipped, as a smaller B did not fit.
         if row.logs or row.failures or run.name not in too_large:
             rows.append(row)
@@ -93,8 +122,8 @@ def read_climb(folder: Path) -> tuple[Climb, list[Row]]:
     check_comparable(climb, [row.logs for row in rows])
     for row in rows:
         set_numbers(row, climb)
-    set_gains(climb, rows)
-    return climb, rows
+    set_gains(climb.comparison.against, rows)
+    return Results(climb, rows)
 
 
 def whole_log(text: str, where: str) -> Log:
@@ -104,9 +133,9 @@ def whole_log(text: str, where: str) -> Log:
     if status != "ok":
         raise UsageError(f"{where}: its run ended {status}")
     steps = log.run["steps"]
-    if not steps or [step["step"] for step in log.steps] != [*range(1, steps + 1)]:
+    if not steps or [step.step for step in log.steps] != [*range(1, steps + 1)]:
         raise UsageError(f"{where} does not have the steps 1 to {steps}")
-    if not all(math.isfinite(step["loss"]) for step in log.steps):
+    if not all(math.isfinite(step.loss) for step in log.steps):
         raise UsageError(f"{where} has a loss that is not finite")
     return log
 
@@ -117,7 +146,7 @@ def check_comparable(climb: Climb, logs: list[dict[int, Log]]):
 
     climb.json may name several commits, whose losses were joined, and batch sizes.
     """
-    several = {"B": {str(B) for B in climb.batch_sizes}, "commit": {*climb.joined}}
+    several = {"B": {str(B) for B in climb.batch_sizes}, "commit": {*climb.commits}}
     found = defaultdict(set)
     for row in logs:
         for k, log in row.items():
@@ -152,14 +181,9 @@ def set_numbers(row: Row, climb: Climb):
         row.loss = statistics.mean(map(end_loss, logs))
 
 
-def rounds_begun(rows: list[Row]) -> int:
-    """The last round of which a run is in."""
-    return max(k for row in rows for k in [*row.logs, *row.failures])
-
-
-def set_gains(climb: Climb, rows: list[Row]):
-    """Compare each row with the one that its kind of climb says, and with the first."""
-    against = climb.comparison.against
+def set_gains(against: str, rows: list[Row]):
+    """Compare each row with the one that its kind of climb says (`Comparison.against`), and with
+    the first."""
     if not against:
         return
     first = rows[0]
@@ -170,11 +194,11 @@ def set_gains(climb: Climb, rows: list[Row]):
         old, new = row.base, row
         if against == "top":
             old, new = row, first
-        row.gain = compared(old, new, log_gain, gain_of)
-        row.total = compared(first, row, log_gain, gain_of)
+        row.gain = compared(old, new, ln_gain, gain_of)
+        row.total = compared(first, row, ln_gain, gain_of)
         if row.loss is not None:
             row.loss_change = compared(old, new, loss_change, mean_of)
-            row.time_to_loss = compared(first, row, log_time_to_loss, gain_of)
+            row.time_to_loss = compared(first, row, ln_time_to_loss, gain_of)
     for name in COMPARED:
         holm(getattr(row, name) for row in rows)
 
@@ -206,7 +230,7 @@ def compared(old: Row, new: Row, number: Callable, estimate: Callable) -> Estima
     return estimate(numbers)
 
 
-def log_gain(before: Log, after: Log) -> float:
+def ln_gain(before: Log, after: Log) -> float:
     """How many times faster per token `after` is, as a logarithm.
 
     Medians only: the spread of the rounds already contains that of the steps.
@@ -219,7 +243,7 @@ def loss_change(before: Log, after: Log) -> float:
     return end_loss(after) - end_loss(before)
 
 
-def log_steps_to_loss(first: Log, log: Log) -> float:
+def ln_steps_to_loss(first: Log, log: Log) -> float:
     """The steps that a run takes to the final loss of `first`, over those that `first` itself
     takes, as a logarithm.
 
@@ -229,9 +253,9 @@ def log_steps_to_loss(first: Log, log: Log) -> float:
     return math.log(steps_to(loss, log) / steps_to(loss, first))
 
 
-def log_time_to_loss(first: Log, log: Log) -> float:
-    """As `log_steps_to_loss`, in time."""
-    return log_steps_to_loss(first, log) + math.log(log.median_ms / first.median_ms)
+def ln_time_to_loss(first: Log, log: Log) -> float:
+    """As `ln_steps_to_loss`, in time."""
+    return ln_steps_to_loss(first, log) + math.log(log.median_ms / first.median_ms)
 
 
 def limit_tok_per_s(climb: Climb, log: Log) -> float:
@@ -244,8 +268,3 @@ def limit_tok_per_s(climb: Climb, log: Log) -> float:
     else:
         peak = float(log.mfu["peak_flops"])
     return peak / log.mfu["flops_per_token"]
-
-
-def first_log(rows: list[Row]) -> Log:
-    """One log of a climb: its run line is that of all of them, but for the script."""
-    return next(row.log for row in rows if row.logs)

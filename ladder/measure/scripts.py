@@ -6,6 +6,7 @@ little memory, beyond/ for the same loss in fewer steps.
 
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from ladder.checkout import ROOT
@@ -39,16 +40,20 @@ def rungs_for(device_type: str) -> list[Path]:
 
 def all_scripts() -> list[Path]:
     """All rungs, those of the branches too, in order of number."""
-    return sum(map(branch, BRANCHES), rungs())
+    found = rungs()
+    for folder in BRANCHES:
+        found += branch(folder)
+    return found
 
 
 @cache
 def bases() -> dict[Path, Path]:
     """Who is built on whom: by script the one that it adds one change to."""
     found = {}
-    for line in (*map(branch, BRANCHES), ON_SEVERAL_GPUS):
-        line = rungs() + line
-        found |= zip(line[1:], line, strict=False)
+    for later in (*map(branch, BRANCHES), ON_SEVERAL_GPUS):
+        line = rungs() + later
+        for base, path in pairwise(line):
+            found[path] = base
     return found
 
 
@@ -67,7 +72,7 @@ def transformers_scripts() -> list[Path]:
     return sorted((ROOT / "peers").glob("*.py"))
 
 
-def known() -> list[Path]:
+def ours() -> list[Path]:
     """All scripts of the project."""
     return [*all_scripts(), *ON_SEVERAL_GPUS, *transformers_scripts()]
 
@@ -126,7 +131,7 @@ def numbered(first: int, last: int) -> list[Path]:
 def named(word: str) -> Path:
     """The only script with `word` in its name. Raises UsageError if there is none, or several."""
     part = re.sub(r"[\W_]+", "_", word.lower())
-    matches = [path for path in known() if part in path.stem]
+    matches = [path for path in ours() if part in path.stem]
     if len(matches) == 1:
         return matches[0]
     none = "neither a rung (its number or a part of its name) nor a script"

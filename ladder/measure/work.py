@@ -5,21 +5,31 @@ them, docs/measuring.md has the method.
 """
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ladder.cards import GPU, find_gpu
-from ladder.cli import BLOCK_SIZE, MODELS
+from ladder.cards import find_gpu
 from ladder.measure.folder import Climb
 from ladder.measure.rates import rates_of
-from ladder.memory import baseline_batch, default_batch, memory_on_sale, train_batch
 
 WORK = Path(__file__).with_name("work.json")
-PARTS = ("linear", "attention", "other", "optimizer")
+MATMULS = ("linear", "attention")
+PARTS = (*MATMULS, "other", "optimizer")
 # Not calculated: the compiler may pad the matmul by itself that this rung pads.
 AS_BEFORE = "07_vocab_50304"
 # The T behind the counts. A CPU's steps are counted with its own autocast and kernels.
 SIZES = {"cuda": 1024, "cpu": 256}
+
+
+@dataclass
+class Work:
+    """The work of one step of a rung."""
+
+    unit: str  # that multiplies its matrices, as in `rates_of`
+    flops: dict[str, int]  # of each of MATMULS
+    bytes: dict[str, int]  # of each of PARTS
+    kernels: int
 
 
 @cache
@@ -28,44 +38,30 @@ def counted() -> dict[str, dict]:
     return json.loads(WORK.read_text("utf-8"))
 
 
-def work(B: int, device: str = "cuda") -> dict[str, dict]:
-    """The work of a step of each rung, by stem: FLOPs, bytes and kernels, and the matmuls' unit."""
-    steps = {}
+def work(B: int, device: str = "cuda") -> dict[str, Work]:
+    """The work of a step of each rung, by stem."""
+    found = {}
     for stem, counts in counted()[device].items():
-        step = {"unit": counts["unit"]}
+        at_B = {}
         for key in counts.keys() - {"unit", "code"}:
             constant, slope = counts[key]
-            step[key] = constant + B * slope
-        steps[stem] = step
-    return steps
+            at_B[key] = constant + B * slope
+        found[stem] = Work(
+            unit=counts["unit"],
+            flops={part: at_B[f"{part}_flops"] for part in MATMULS},
+            bytes={part: at_B[f"{part}_bytes"] for part in PARTS},
+            kernels=at_B["kernels"],
+        )
+    return found
 
 
-def largest_batch(gpu: GPU) -> int:
-    """The largest B at which the baseline fits a card, or 0."""
-    return baseline_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
-
-
-def batch_to_compare(gpu: GPU) -> int:
-    """The scripts' default B on a card, at most 16."""
-    return default_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
-
-
-def batch_to_train(gpu: GPU) -> int:
-    """The default B of train.py on a card."""
-    return train_batch(memory_on_sale(gpu.memory), MODELS["gpt2"], BLOCK_SIZE)
-
-
-def roofline_ms(step: dict, rates: dict[str, float]) -> list[float]:
-    """Milliseconds of each of PARTS.
-
-    `step` is one of `work`; `rates` are in TFLOP/s by unit, and `bandwidth` in GB/s.
-    """
-    rate = rates[step["unit"]]
+def roofline_ms(step: Work, rates: dict[str, float]) -> list[float]:
+    """Milliseconds of each of PARTS; `rates` are in TFLOP/s by unit, and `bandwidth` in GB/s."""
     parts = []
     for part in PARTS:
-        ms = step[f"{part}_bytes"] / rates["bandwidth"] / 1e6
-        if part in ("linear", "attention"):
-            ms = max(ms, step[f"{part}_flops"] / rate / 1e9)
+        ms = step.bytes[part] / rates["bandwidth"] / 1e6
+        if part in MATMULS:
+            ms = max(ms, step.flops[part] / rates[step.unit] / 1e9)
         parts.append(ms)
     return parts
 
@@ -91,7 +87,7 @@ def roofline_of(stem: str, run: dict, climb: Climb) -> list[float] | None:
         }
     else:
         return None
-    steps = work(run["B"], device)
-    if stem not in steps or run["model"] != "gpt2" or run["T"] != SIZES[device]:
+    step = work(run["B"], device).get(stem)
+    if step is None or run["model"] != "gpt2" or run["T"] != SIZES[device]:
         return None
-    return roofline_ms(steps[stem], rates)
+    return roofline_ms(step, rates)

@@ -15,13 +15,13 @@ from markupsafe import Markup
 
 from ladder.errors import UsageError
 from ladder.log import pairs_line
-from ladder.measure.folder import Climb, scripts_of
+from ladder.measure.folder import scripts_of, stem_of
 from ladder.measure.notes import describe, docstring
-from ladder.measure.rows import Row, read_climb
+from ladder.measure.rows import Results, Row, read_climb
 from ladder.show import chart
 from ladder.show.diffs import code_diff
 from ladder.show.gains import draw_climb, draw_losses, headline_of
-from ladder.show.tables import Cell, caption, columns, footnotes, name_of, table
+from ladder.show.tables import Cell, caption, columns, footnotes, table
 
 MARKER = '<meta name="generator" content="ladder report">'
 PAGE = Markup("""<!DOCTYPE html>
@@ -128,40 +128,41 @@ def table_html(lines: list[list[Cell]]) -> Markup:
 
 def climb_section(folder: Path, with_logs: bool = True) -> Section:
     """The section of a climb. Raises UsageError if it is none, or nothing of it can be shown."""
-    climb, rows = read_climb(folder)
-    ran = [row for row in rows if row.logs]
-    if not ran:
+    results = read_climb(folder)
+    climb = results.climb
+    if not results.ran:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
-    headline, sentence = headline_of(climb, ran)
-    parts = [tag("p", sentence), tag("p", f"{caption(climb, ran)}.", "soft")]
+    headline, sentence = headline_of(results)
+    parts = [tag("p", sentence), tag("p", f"{caption(results)}.", "soft")]
     if not climb.ended:
         parts.append(tag("p", f"Not finished. Rounds wanted: {climb.rounds}.", "warning"))
-    if any(row.loss_change for row in ran):
-        parts.append(both(partial(draw_losses, climb, ran)))
-    parts.append(both(partial(draw_climb, climb, rows)))
-    parts.append(table_html(table(rows, columns(climb, rows))))
-    parts += [tag("p", note, "soft") for note in footnotes(climb, rows)]
+    if any(row.loss_change for row in results.ran):
+        parts.append(both(partial(draw_losses, results)))
+    parts.append(both(partial(draw_climb, results)))
+    parts.append(table_html(table(results.rows, columns(results))))
+    parts += [tag("p", note, "soft") for note in footnotes(results)]
     parts.append(tag("p", "Each script: its note as it reads today, and its diff as it ran:"))
-    parts += rungs_html(climb, rows, with_logs)
+    parts += rungs_html(results, with_logs)
     headline += f" on {climb.device}"
     return Section(folder.resolve().name, headline, tag("div", parts))
 
 
-def rungs_html(climb: Climb, rows: list[Row], with_logs: bool) -> list[Markup]:
+def rungs_html(results: Results, with_logs: bool) -> list[Markup]:
     """What is behind each row: the note of its script, its diff and its logs."""
+    climb = results.climb
     logs = climb.logs() if with_logs else {}
     shown = []
     with tempfile.TemporaryDirectory() as scratch:
         scripts = scripts_of(climb, Path(scratch))
-        for row in rows:
+        for row in results.rows:
             script = scripts.get(row.stem)
             inside = [terms(facts(row, script))]
             if row.base and climb.kind != "transformers":  # which is no rung's neighbour
-                inside.append(tag("p", f"Diff from {name_of(row.base)}:", "soft"))
+                inside.append(tag("p", f"Diff from {row.base.title}:", "soft"))
                 inside.append(diff_html(scripts.get(row.base.stem), script))
             for k, text in sorted(logs.get(row.name, {}).items()):
-                inside.append(details(f"{row.name}.r{k}.log", [tag("pre", text)]))
-            shown.append(details(name_of(row), inside))
+                inside.append(details(f"{stem_of(row.name, k)}.log", [tag("pre", text)]))
+            shown.append(details(row.title, inside))
     return shown
 
 

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable
-from functools import cache
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -13,9 +12,8 @@ from rich.text import Text
 from ladder.log import percentiles
 from ladder.measure.effective import differences
 from ladder.measure.folder import OUT_OF_MEMORY, Climb
-from ladder.measure.notes import title
-from ladder.measure.rows import Row, base_by_stem, first_log
-from ladder.measure.scripts import all_scripts, transformers_scripts
+from ladder.measure.notes import title_of
+from ladder.measure.rows import Results, Row, base_by_stem
 from ladder.measure.stats import Estimate
 from ladder.show import words
 from ladder.show.console import new_table
@@ -34,26 +32,6 @@ class Cell(NamedTuple):
 
     text: str
     bold: bool = False
-
-
-@cache
-def titles() -> dict[str, str]:
-    """The title of every rung, of the top rung without it, and of transformers', by file's stem."""
-    names = {}
-    for path in [*all_scripts(), *transformers_scripts()]:
-        names[path.stem] = title(path)
-        names[f"without_{path.stem}"] = f"without {title(path)}"
-    return names
-
-
-def title_of(row: Row) -> str:
-    """The title of the row's script."""
-    return titles().get(row.stem, row.stem)
-
-
-def name_of(row: Row) -> str:
-    """The title of the row's script; where batch sizes are compared, its B too."""
-    return f"{title_of(row)}, B={row.B}" if row.B else title_of(row)
 
 
 # ------------------------------------------------------------------ columns
@@ -75,12 +53,12 @@ class Column(NamedTuple):
         return Cell(self.text(value), isinstance(value, Estimate) and value.significant)
 
 
-def all_columns(climb: Climb, rows: list[Row]) -> dict[str, Column]:
+def all_columns(results: Results) -> dict[str, Column]:
     """Every column that the table of a climb may have, by name, in order."""
-    kind = climb.comparison
-    to_loss = f"time to the loss of {name_of(rows[0])}"
+    kind = results.climb.comparison
+    to_loss = f"time to the loss of {results.rows[0].title}"
     return {
-        "rung": Column("rung", name_of, str, name_of),
+        "rung": Column("rung", lambda row: row.title, str, lambda row: row.title),
         "loss": Column("loss", lambda row: row.loss, "{:.4f}".format),
         "change": Column(kind.loss_heading, lambda row: row.loss_change, words.difference, dash),
         "time_to_loss": Column(to_loss, lambda row: row.time_to_loss, words.share, not_reached),
@@ -95,12 +73,12 @@ def all_columns(climb: Climb, rows: list[Row]) -> dict[str, Column]:
     }
 
 
-def columns(climb: Climb, rows: list[Row], narrow: bool = False) -> list[Column]:
+def columns(results: Results, narrow: bool = False) -> list[Column]:
     """The columns that have a value of some row; `narrow`: fewer of them."""
-    names = [*IN_PRINT, "memory"] if climb.batch_sizes else IN_PRINT
+    names = [*IN_PRINT, "memory"] if results.climb.batch_sizes else IN_PRINT
     shown = []
-    for name, column in all_columns(climb, rows).items():
-        filled = any(column.value(row) is not None for row in rows if row.logs)
+    for name, column in all_columns(results).items():
+        filled = any(column.value(row) is not None for row in results.ran)
         left_out = narrow and name not in names
         if column.heading and (filled or name in ALWAYS) and not left_out:
             shown.append(column)
@@ -129,7 +107,7 @@ def gigabytes(peak_bytes: int) -> str:
 
 def first_step(row: Row) -> float:
     """Seconds of the first step, in which torch.compile works."""
-    return row.log.steps[0]["dt_ms"] / 1e3
+    return row.log.steps[0].dt_ms / 1e3
 
 
 # ------------------------------------------------------------------ layouts
@@ -143,9 +121,10 @@ def table(rows: list[Row], columns: list[Column]) -> list[list[Cell]]:
     return lines
 
 
-def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
+def for_terminal(results: Results, console: Console) -> Table:
     """The table for a terminal, all but its first column to the right."""
-    header, *body = table(rows, columns(climb, rows, narrow=console.width < WIDE))
+    shown_columns = columns(results, narrow=console.width < WIDE)
+    header, *body = table(results.rows, shown_columns)
     shown = new_table(*(fill(cell.text, 18) for cell in header))
     for line in body:
         # As Text: a file name may hold [what] reads like markup.
@@ -153,8 +132,9 @@ def for_terminal(climb: Climb, rows: list[Row], console: Console) -> Table:
     return shown
 
 
-def caption(climb: Climb, rows: list[Row]) -> str:
+def caption(results: Results) -> str:
     """Machine and settings in one line. Of a rate the median of the rounds, and their range."""
+    climb = results.climb
 
     def rate(name: str, unit: float) -> str:
         by_round = climb.rates[name]
@@ -164,9 +144,7 @@ def caption(climb: Climb, rows: list[Row]) -> str:
         return text
 
     text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    run = dict(first_log(rows).run)
-    if climb.joined:
-        run["commit"] = ", ".join(climb.joined)
+    run = results.log.run | {"commit": ", ".join(climb.commits)}
     if climb.batch_sizes:
         run["B"] = f"{climb.batch_sizes[0]} to {climb.batch_sizes[-1]}"
     text = text.format(**run)
@@ -183,17 +161,17 @@ def caption(climb: Climb, rows: list[Row]) -> str:
 # ------------------------------------------------------------------ footnotes
 
 
-def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
+def footnotes(results: Results) -> list[str]:
     """What has to be said below a table, in sentences."""
+    climb = results.climb
     notes = []
-    good = [row for row in rows if row.logs]
-    for row in rows:
+    for row in results.rows:
         for k, why in row.failures.items():
             if why != OUT_OF_MEMORY:
-                notes.append(f"Round {k} of {name_of(row)} failed: {printable(why)}")
-    for row in good:
+                notes.append(f"Round {k} of {row.title} failed: {printable(why)}")
+    for row in results.ran:
         for text in differences(row.logs.values()):
-            notes.append(f"{name_of(row)} ran {text}.")
+            notes.append(f"{row.title} ran {text}.")
         notes += disturbed_rounds(row)
     cores = climb.load_during or 0
     if climb.cores and cores > OTHERS * climb.cores:
@@ -203,10 +181,10 @@ def footnotes(climb: Climb, rows: list[Row]) -> list[str]:
         )
     if climb.joined:
         notes.append("Its runs were joined from several climbs: compare losses, not times.")
-    if any(row.mfu > 1 for row in good):
+    if any(row.mfu > 1 for row in results.ran):
         notes.append("MFU above 100 %: its peak or the times of the steps are wrong.")
-    notes += about_peak(climb)
-    return notes + about_bases(climb, good) + about_losses(rows[0], good)
+    notes += about_peak(results.climb)
+    return notes + about_bases(results) + about_losses(results)
 
 
 def about_peak(climb: Climb) -> list[str]:
@@ -229,10 +207,12 @@ def disturbed_rounds(row: Row) -> list[str]:
     notes = []
     usual = statistics.median(log.median_ms for log in row.logs.values())
     for k, log in row.logs.items():
-        name = f"Round {k} of {name_of(row)}"
-        for note in log.notes:
-            if note.startswith("throttled"):
-                notes.append(f"{name} was {note}.")
+        name = f"Round {k} of {row.title}"
+        if log.throttled:
+            notes.append(
+                f"{name} was throttled {log.throttled} times: this run's share of the CPU was used "
+                "up."
+            )
         _, ms, slow = percentiles(log.step_times)
         twice = "more than twice"
         if ms > 2 * usual:
@@ -245,29 +225,30 @@ def disturbed_rounds(row: Row) -> list[str]:
     return [f"{note} It is kept." for note in notes]
 
 
-def about_bases(climb: Climb, rows: list[Row]) -> list[str]:
+def about_bases(results: Results) -> list[str]:
     """The rows whose gain is not over the script that they are built on."""
-    if climb.comparison.against != "previous":
+    if results.climb.comparison.against != "previous":
         return []
     notes = []
-    for row in rows:
+    for row in results.ran:
         base = base_by_stem().get(row.stem)
         if base and row.gain and base != row.base.stem:
             notes.append(
-                f"{name_of(row)} is compared with {name_of(row.base)}, not with "
-                f"{titles().get(base, base)}, which it is built on."
+                f"{row.title} is compared with {row.base.title}, not with {title_of(base)}, which "
+                "it is built on."
             )
     return notes
 
 
-def about_losses(first: Row, good: list[Row]) -> list[str]:
+def about_losses(results: Results) -> list[str]:
     """Whether the others reach the loss of the first row, and whether text was read again."""
+    first = results.rows[0]
     if not first.loss:
         return []
     notes = []
-    compared = any(row.total and row.loss_change for row in good)
-    if compared and not any(row.time_to_loss for row in good):
-        notes.append(f"The loss that {name_of(first)} ends at is not reached by the others.")
+    compared = any(row.total and row.loss_change for row in results.ran)
+    if compared and not any(row.time_to_loss for row in results.ran):
+        notes.append(f"The loss that {first.title} ends at is not reached by the others.")
     run = first.log.run
     if run["epoch_batches"] < run["steps"]:
         notes.append(

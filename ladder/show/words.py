@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 from ladder.measure.stats import Estimate
 
+IN_TIMES = 2  # a gain from here up is said in times, one below in per cent
+
 
 def gain(found: Estimate) -> str:
     """`+12.3 % (+10.1 … +14.6)`, or `no change (2 rounds)`; from 2 up `2.61 times (…)`."""
-    if found.value >= 2:
+    if found.value >= IN_TIMES:
         return with_interval(found, "{:.2f}".format, " times")
     return with_interval(found, lambda ratio: f"{(ratio - 1) * 100:+.1f}", " %")
 
@@ -46,7 +48,7 @@ def with_interval(found: Estimate, text: Callable[[float], str], unit: str) -> s
 
 def gain_text(ratio: float) -> str:
     """How many times as fast a step is: `3.7 times`, or `+20 %`."""
-    if ratio >= 2:
+    if ratio >= IN_TIMES:
         return f"{ratio:.1f} times"
     percent = (ratio - 1) * 100
     digits = 0 if abs(percent) >= 0.95 else 1
@@ -56,7 +58,7 @@ def gain_text(ratio: float) -> str:
 
 def as_fast(ratio: float) -> str:
     """A gain in speed, in a sentence: `2.44 times as fast as`, `15 % faster than`."""
-    if ratio >= 2:
+    if ratio >= IN_TIMES:
         return f"{ratio:.2f} times as fast as"
     return f"{abs(ratio - 1) * 100:.0f} % {'faster' if ratio > 1 else 'slower'} than"
 

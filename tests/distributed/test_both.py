@@ -95,7 +95,7 @@ def at(step):
     flags = ["--ckpt-every", 2, "--resume"]
     out, _ = finish(job(tmp_path, *flags, torchrun=[*TWO, "--max-restarts=2"], code=code))
     assert out.count("note  resumed after step 2") == 2
-    assert last_log(tmp_path).steps[-1]["loss"] == losses(two)[STEPS]
+    assert last_log(tmp_path).steps[-1].loss == losses(two)[STEPS]
     assert not [*(tmp_path / "ckpt").glob("*.tmp")]
 
 
@@ -108,7 +108,7 @@ def test_a_run_starts_from_exactly_the_weights_of_init(shard, alone, tmp_path):
     alone(*flags, "--steps", 1)
     assert losses(tmp_path)[1] == pytest.approx(loss.item(), abs=1e-5)
     alone(*flags, "--steps", 2, "--resume")
-    assert [step["step"] for step in last_log(tmp_path).steps] == [2]
+    assert [step.step for step in last_log(tmp_path).steps] == [2]
 
 
 def test_what_has_ended_is_validated_and_nothing_else(alone, tmp_path):
@@ -140,8 +140,8 @@ def test_a_validation_that_fails_costs_no_step(script, alone, tmp_path, monkeypa
     alone(*flags, module=module, status=2)
     monkeypatch.setattr(module, "evaluate", real)
     alone(*flags, "--resume", module=module)
-    assert [val["step"] for val in last_log(tmp_path).vals] == [4, 6]
-    assert [step["step"] for step in last_log(tmp_path).steps] == [5, 6]
+    assert [val.step for val in last_log(tmp_path).vals] == [4, 6]
+    assert [step.step for step in last_log(tmp_path).steps] == [5, 6]
 
 
 # ------------------------------------------------------------------- held-out loss
@@ -170,9 +170,9 @@ def test_validation_runs_what_is_compiled_on_batches_of_one_size(
     assert not shapes
     monkeypatch.setattr(torch, "compile", compiled)
     found = validated("--total-batch", 128)
-    assert found == {**expected, "loss": pytest.approx(expected["loss"], abs=5e-6)}
+    assert found.loss == pytest.approx(expected.loss, abs=5e-6)
     tokens = {128} if script == "fsdp_run.py" else set()  # it compiles the loss by itself
-    assert found["tokens"] == 576 and shapes == {2} | tokens
+    assert found.tokens == expected.tokens == 576 and shapes == {2} | tokens
 
 
 def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_path):
@@ -188,7 +188,7 @@ def test_held_out_loss_before_training_and_in_result(script, alone, one, tmp_pat
     alone("--eval-every", 3, at=another_run)
     lock(tmp_path / "ckpt").close()
     log = last_log(tmp_path)
-    found = {val["step"]: val["loss"] for val in log.vals}
+    found = {val.step: val.loss for val in log.vals}
     assert [*found] == [0, 3, 6]
     assert found[0] > found[3] > found[6]
     assert log.result["val_loss"] == log.result["best_val_loss"]

@@ -37,9 +37,9 @@ def test_ddp_and_fsdp_go_on_from_each_other(alone, one, two, tmp_path):
         (tmp_path / name / "step_000006.pt").unlink()
         alone("--resume", "--ckpt-dir", tmp_path / name, module=load(ROOT / name))
         again = last_log(tmp_path).steps
-        assert [step["step"] for step in again] == [4, 5, 6]
+        assert [step.step for step in again] == [4, 5, 6]
         for step in again:
-            assert step["loss"] == pytest.approx(losses(one)[step["step"]], abs=5e-6)
+            assert step.loss == pytest.approx(losses(one)[step.step], abs=5e-6)
 
 
 LIMITED = r"""

@@ -21,6 +21,6 @@ def test_a_run_over_nccl_saves_and_goes_on(ranks, script, shard, tmp_path):
         assert done.returncode == 0, done.stderr
     assert "resumed after step 3" in done.stdout
     log = last_log(tmp_path)
-    assert [step["step"] for step in log.steps] == [4, 5, 6]
+    assert [step.step for step in log.steps] == [4, 5, 6]
     assert log.run["total_batch"] == "512" and log.effective["optimizer"] == "fused"
     assert log.effective["compiled"] == "yes"

@@ -58,7 +58,7 @@ def test_a_run_that_is_stopped_saves_its_step(name, done, alone, tmp_path, monke
 
     _, err = alone("--eval-every", 1, at=stop, status=128 + signal.Signals[name])
     log = last_log(tmp_path)
-    assert [val["step"] for val in log.vals] == [*range(done)]  # not of the last step
+    assert [val.step for val in log.vals] == [*range(done)]  # not of the last step
     path = tmp_path / "ckpt" / f"step_{done:06d}.pt"
     assert log.result["status"] == "stopped"
     assert len(log.steps) == done and path.exists()
@@ -105,5 +105,5 @@ def test_rates_positions_and_held_out_tokens_as_asked(alone, tmp_path):
         out, _ = alone(*flags, "--val-tokens", wanted)
         assert "starting from the beginning" in out
         log = last_log(tmp_path)
-        assert log.vals[-1]["tokens"] == tokens
-        assert [step["lr"] for step in log.steps] == pytest.approx([1.5e-3, 3e-3, 0])
+        assert log.vals[-1].tokens == tokens
+        assert [step.more["lr"] for step in log.steps] == pytest.approx([1.5e-3, 3e-3, 0])

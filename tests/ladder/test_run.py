@@ -7,7 +7,6 @@ import signal
 import statistics
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from helpers import SMALL, fails, load, rung
@@ -16,21 +15,17 @@ from ladder import machine, probe
 from ladder.checkout import ROOT
 from ladder.log import read_log
 from ladder.output import Output
-from ladder.run import result
+from ladder.result import Result
 
 TRAIN = ["--no-compile", "--total-batch=256", "--eval-every=0", "--ckpt-every=0"]
 
 
-def test_result_is_that_of_the_steps_after_the_warm_up(monkeypatch):
-    monkeypatch.setattr(machine, "peak_bytes", lambda device: 5)
+def test_result_is_that_of_the_steps_after_the_warm_up():
     times, losses = [9.0, 2.0, 0.1, 0.3, 0.7], [11.0, 10.0, 9.0, 8.0, math.nan]
-    run = SimpleNamespace(times=times, losses=losses, steps_left=3, world_size=2)
-    run.tokens_per_step = 1000
-    run.args = SimpleNamespace(device="cpu")
-    assert result(run, 3e9, 1e13) == {
+    assert Result(times, losses, 3, 1000, 3e9, peak_flops=1e13, devices=2).numbers() == {
         **{"median_ms": 300, "p10_ms": 140, "p90_ms": 620, "first_step_ms": 9000},
         **{"measured_steps": 3, "warmup_steps": 2},
-        **{"tok_per_s": 3333.333333, "mfu": 0.5, "peak_bytes": 5},
+        **{"tok_per_s": 3333.333333, "mfu": 0.5},
         **{"first_loss": 11.0, "final_loss": None},
     }
 
@@ -40,7 +35,7 @@ def test_result_follows_from_the_step_lines(run_main, monkeypatch):
     monkeypatch.setattr(machine, "peak_flops", lambda _: 1e11)
     log = run_main(load(ROOT / "train.py"), "--steps", 7, *TRAIN)
     found = log.result
-    times = [step["dt_ms"] for step in log.steps]  # ms, to two digits
+    times = [step.dt_ms for step in log.steps]  # ms, to two digits
     assert found["median_ms"] == pytest.approx(statistics.median(times[2:]), abs=0.01)
     assert found["tok_per_s"] * found["median_ms"] == pytest.approx(256e3, rel=0.01)
 
@@ -119,7 +114,7 @@ def test_loss_that_is_not_finite_stops_the_run(capsys, ends):
     line = "error the loss of step 2 is nan: stopped\n"
     assert capsys.readouterr().err == line and line in text
     assert log.result["status"] == "not finite" and len(log.steps) == 2
-    assert log.result["final_loss"] is None and math.isnan(log.steps[1]["loss"])
+    assert log.result["final_loss"] is None and math.isnan(log.steps[1].loss)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])

@@ -23,7 +23,7 @@ def check_rate_by_width(module, base, run):
     factor = (768 / SMALLER["n_embd"]) ** 0.5
     expected = [base.get_lr(step, 2) * factor for step in range(2)]
     assert spy.lrs == [[lr, lr] for lr in expected]  # of both groups
-    assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
+    assert [step.more["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
 
 
 def check_trapezoid(module, *_):

@@ -86,7 +86,7 @@ def check_adamw_clipping(module, base, run):
         skipped = skipped_steps(log)
         done = [step for k, step in enumerate(log.steps) if k not in skipped]
         for step, clipped in zip(done, spy.norms, strict=True):
-            assert 1.001 < step["norm"] < 100  # otherwise there was nothing to clip
+            assert 1.001 < step.more["norm"] < 100  # otherwise there was nothing to clip
             assert clipped == pytest.approx(1, abs=1e-3)
     assert spy.settings["betas"] == (0.9, 0.95) and spy.settings["eps"] == 1e-8
     decay, no_decay = spy.param_groups
@@ -103,7 +103,7 @@ def check_cosine_lr(module, base, run):
     spy, log = run(5)
     expected = [module.get_lr(step, 5) for step in range(5)]
     assert spy.lrs == [[lr, lr] for lr in expected]  # of both groups
-    assert [step["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
+    assert [step.more["lr"] for step in log.steps] == pytest.approx(expected, rel=1e-4)
 
 
 def check_fused_adamw(module, base, run):

@@ -7,7 +7,6 @@ import sys
 from argparse import ArgumentParser
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from climbs import FOUND, LOG
@@ -16,7 +15,7 @@ from helpers import SMALL, SMALLER, changed_lines, lines_of, load, refused, rung
 from dev.climbs import full_table
 from ladder.commands import climb
 from ladder.commands.main import main
-from ladder.measure import others, process
+from ladder.measure import others, rounds
 from ladder.measure.folder import Climb
 from ladder.measure.rows import read_climb
 from ladder.measure.scripts import base_of, branch, rungs_for
@@ -40,7 +39,7 @@ def climbed(shard, tmp_path_factory):
         return {"peak_flops": next(peaks)}
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(process, "large_matmul", rates)
+        patch.setattr(rounds, "large_matmul", rates)
         patch.setattr(others, "cpu_seconds_of_others", count(step=10**6).__next__)
         assert main([str(word) for word in words]) == 0
     return folder / "run", out.getvalue()
@@ -78,7 +77,8 @@ def test_a_climb_begins_with_one_batch_for_all(card, shard, tmp_path, monkeypatc
     words = ["climb", "0", "1", f"--data={shard}", f"--out={out}", "--steps=100", "--seed=7"]
     assert main(words) == 0
     found = Climb.read_from(out)
-    assert set(found.flags) == {"--batch-size=4", "--steps=100"}
+    flags = {"--model=gpt2", "--steps=100", "--batch-size=4", "--seq-len=1024", "--device=cuda"}
+    assert set(found.flags) == flags
     assert (found.seed, found.shuffled) == (7, True)
 
 
@@ -90,15 +90,15 @@ def test_a_name_that_another_script_has_is_refused(tmp_path, capsys):
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked():
     """asked(device, *words): the kind of climb that `ladder climb` begins, and its scripts."""
 
     def ask(device, *words):
-        device = SimpleNamespace(type=device)
-        monkeypatch.setattr(climb.cli, "pick_device", lambda _: device)
         parser = ArgumentParser()
         climb.add_arguments(parser)
-        kind, sources = climb.choose(parser.parse_args(words))
+        args = parser.parse_args(words)
+        size = climb.QUICK[device] if args.quick else climb.USUAL
+        kind, sources = climb.choose(args, size, device)
         return kind, [Path(name).stem for name in sources]
 
     return ask
@@ -138,7 +138,7 @@ KILLED = "os.kill(os.getpid(), 9)"
 
 def test_memory_ends_a_rung_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     """a runs up to B=2, b at 1 alone."""
-    monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
     for name, largest, fail in (("a", 2, MEMORY), ("b", 1, KILLED)):
         source = SCRIPT.format(largest=largest, fail=fail, text=LOG)
         (tmp_path / f"{name}.py").write_text(source)

@@ -8,7 +8,7 @@ from models import expected_on_cuda
 
 from ladder.commands import doctor
 from ladder.commands.main import main
-from ladder.log import Log
+from ladder.log import Log, Step
 from ladder.measure.scripts import number_of, relative_name
 
 
@@ -25,7 +25,7 @@ def judged(monkeypatch, capsys):
                 effective["attention"] = "flash"
             if number >= 5:
                 effective |= told
-            steps = [{"step": 1, "loss": loss if number == 5 else 9.0}]
+            steps = [Step(1, loss if number == 5 else 9.0, dt_ms=1, tok_per_s=1)]
             run = {"script": relative_name(path), "device": "AMD EPYC"}
             return Log(run=run, effective=effective, steps=steps)
 

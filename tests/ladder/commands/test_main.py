@@ -23,7 +23,6 @@ CASES = [
     ("climb --without 6 --device cpu", "none of these changes can be taken back"),
     ("climb 0 --out /", "error /: File exists"),
     (f"report {ROOT}/pyproject.toml", "pyproject.toml is not a log of this ladder: "),
-    ("profile 3 4 5", "error give one rung or two"),
 ]
 
 

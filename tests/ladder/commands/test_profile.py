@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from climbs import LOG
 from helpers import ON_CUDA, SMALL, SMALLER, run_script, rung
+from rich.console import Console
 
 from ladder.commands.main import main
-from ladder.commands.profile import summary
-from ladder.log import read_log
+from ladder.commands.profile import Profile, stage_table
+from ladder.log import parse_log, read_log
 from ladder.measure.stages import STAGES, WARMUP_STEPS
 
 
@@ -22,23 +24,29 @@ def test_a_script_with_a_known_delay_in_two_stages(shard, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["profile", script, *SMALL, "--steps=3", "--data", shard, "--out", out]
     assert main([str(word) for word in words]) == 0
-    found = json.loads((out / "slowed.json").read_text())
+    found = json.loads((out / "slowed-tiny.json").read_text())
     times = found["times_ms"]
     assert min(times["forward"]) > 100
     assert min(times["optimizer"]) > 150
     # The stages of a step sum to what the script logged for it.
-    log = read_log(next(out.glob("*.log")))
-    dt = [step["dt_ms"] for step in log.steps]
+    log = read_log(next(out.glob("slowed-tiny/*.log")))
+    dt = [step.dt_ms for step in log.steps]
     sums = np.sum([times[stage] for stage in STAGES], axis=0)
     assert list(sums) == pytest.approx(dt[:-1], abs=0.01)  # the last one ran under the profiler
-    assert (out / "slowed.trace.json").exists() and "aten::mm" in capsys.readouterr().out
+    assert (out / "slowed-tiny.trace.json").exists() and "aten::mm" in capsys.readouterr().out
 
 
-def test_the_summary_names_the_longest_stage_of_the_timed_steps():
-    warmup = [90.0] * WARMUP_STEPS
-    stages = {"forward": [*warmup, 1.0, 2.0], "backward": [5.0] * 3 + [7.0, 9.0]}
-    said = summary("one", stages | {"optimizer": [3.0] * 5, "step": [*warmup, 11.0, 14.0]})
-    assert said == "one takes 12.5 ms a step; its longest stage is backward, 8.0 ms"
+def test_a_row_has_the_first_step_and_the_spread_of_those_after_the_warm_up():
+    warmup = [900.0] + [90.0] * (WARMUP_STEPS - 1)
+    times = {stage: [*warmup, 2.0, 4.0, 6.0] for stage in STAGES}
+    times["step"] = [*warmup, 600, 900, 900]
+    log = parse_log(LOG, "baseline")
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(stage_table([Profile("one", log, times, "")]))
+    row = shown.get().splitlines()[-2].split("  ")
+    cells = [cell.strip() for cell in row if cell.strip()]
+    assert " ".join(cells) == f"one gpt2 4 900{' 4.0 ± 2.0' * 3} 900 ± 173"
 
 
 @pytest.mark.cuda

@@ -5,7 +5,7 @@ import pytest
 from climbs import climb_of
 
 from dev.climbs import full_table
-from ladder.log import Log
+from ladder.log import Log, Step
 from ladder.measure.losses import steps_to
 from ladder.measure.rows import read_climb
 
@@ -14,7 +14,8 @@ TYING = "01_weight_tying"
 
 
 def as_log(losses) -> Log:
-    return Log(steps=[{"loss": loss} for loss in losses])
+    steps = [Step(k, loss, dt_ms=1, tok_per_s=1) for k, loss in enumerate(losses, 1)]
+    return Log(steps=steps)
 
 
 def falling(low, steps=100):
@@ -72,10 +73,10 @@ def test_one_round_above_is_enough_for_not_reached(tmp_path):
     """The mean of the two others would say that 01 is twice as fast to that loss."""
     above = falling(5.0)
     above[1] += 1.01
-    climb, rows = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
-    assert rows[1].time_to_loss is None
+    results = climb_in(tmp_path, {"baseline": falling(6.0), TYING: above})
+    assert results.rows[1].time_to_loss is None
     said = "The loss that 00 baseline ends at is not reached by the others.\n"
-    assert full_table((climb, rows)).endswith(said)
+    assert full_table(results).endswith(said)
 
 
 def test_a_row_is_timed_as_the_first_one_is(tmp_path):

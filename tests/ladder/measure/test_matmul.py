@@ -7,7 +7,7 @@ import torch
 
 from ladder.checkout import ROOT
 from ladder.measure import matmul
-from ladder.measure.process import large_matmul
+from ladder.measure.rounds import large_matmul
 
 
 def test_a_climb_gets_the_rates_of_a_cpu():

@@ -105,7 +105,7 @@ def test_an_edit_after_the_start_changes_nothing(tmp_path, monkeypatch):
     own, out = tmp_path / "mine.py", tmp_path / "10:21 out"
     where = f"import ladder.checkout\nassert str(ladder.checkout.ROOT) == {str(out / 'code')!r}\n"
     own.write_text(where + copies(LOG))
-    monkeypatch.setattr(process, "large_matmul", lambda *_: FOUND)
+    monkeypatch.setattr(rounds, "large_matmul", lambda *_: FOUND)
     go_on = climb.go_on
 
     def edit_and_go_on(*words):
@@ -139,9 +139,9 @@ def test_the_time_limit_lets_no_run_begin_after_it(tmp_path, monkeypatch, capsys
             assert "(1 of 16 runs, about 6 min left)" in out and "(7 of 16 runs)" in out
 
 
-def test_a_quick_climb_runs_the_top_second(tmp_path):
-    climb = a_climb(scripts=["a.py", "b.py", "c.py"], rounds=1, quick=True, folder=tmp_path)
-    assert [run.name for _, run in climb.due()] == ["a", "c", "b"]
+def test_a_quick_climb_runs_the_top_second_and_goes_down(tmp_path):
+    climb = a_climb(scripts=["a.py", "b.py", "c.py", "d.py"], rounds=1, quick=True, folder=tmp_path)
+    assert [run.name for _, run in climb.due()] == ["a", "d", "c", "b"]
 
 
 FAILS = {

@@ -35,7 +35,7 @@ def test_holm_s_correction_is_over_the_whole_column():
 def test_two_identical_scripts_differ_once_in_twenty(rounds):
     """Their runs differ from the median of their script as those of logs/…-rule-10-rounds do."""
     deviations = []
-    for row in read_climb(LOGS / f"{HERE}-rule-10-rounds")[1]:
+    for row in read_climb(LOGS / f"{HERE}-rule-10-rounds").rows:
         medians = [np.log(np.median(row.logs[k].step_times)) for k in sorted(row.logs)]
         deviations += list(medians - np.median(medians))
     random = np.random.default_rng(rounds)

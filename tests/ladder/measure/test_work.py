@@ -12,12 +12,12 @@ def test_flops_are_those_of_the_formula():
     """Six per parameter of a matmul and token; twelve per pair of query, key and channel."""
     tokens, layers, C = 16 * 1024, 12, 768
     step = work(16)["baseline"]
-    assert step["linear_flops"] == 6 * (12 * layers * C**2 + 50257 * C) * tokens
-    assert step["attention_flops"] == 12 * layers * C * 1024 * tokens
-    flash = work(16)["06_flash_attention"]["attention_flops"]
-    assert flash == step["attention_flops"] / 2 * 7 / 6  # half of it, and QK^T once again
-    cpu = {stem: step["attention_flops"] for stem, step in work(4, "cpu").items()}
-    assert cpu["baseline"] == step["attention_flops"] / 4 / 16  # T² is a 16th
+    assert step.flops["linear"] == 6 * (12 * layers * C**2 + 50257 * C) * tokens
+    assert step.flops["attention"] == 12 * layers * C * 1024 * tokens
+    flash = work(16)["06_flash_attention"].flops["attention"]
+    assert flash == step.flops["attention"] / 2 * 7 / 6  # half of it, and QK^T once again
+    cpu = {stem: step.flops["attention"] for stem, step in work(4, "cpu").items()}
+    assert cpu["baseline"] == step.flops["attention"] / 4 / 16  # T² is a 16th
     assert cpu["06_flash_attention"] == cpu["baseline"] * 7 / 6  # masked afterwards
 
 
@@ -27,7 +27,7 @@ def test_the_roofline_of_the_baseline_by_hand():
     parts = roofline_ms(step, rates_of(find_gpu("NVIDIA A100-SXM4-80GB")))
     optimizer = 163.04e6 * 80  # 20 words of 4 bytes each
     matmuls = [12144 / 19.18, 1855 / 19.18]  # GFLOP
-    by_hand = [*matmuls, step["other_bytes"] / 2039e6, optimizer / 2039e6]
+    by_hand = [*matmuls, step.bytes["other"] / 2039e6, optimizer / 2039e6]
     assert parts == pytest.approx(by_hand, rel=1e-3)
 
 
@@ -47,8 +47,8 @@ T4 = {"device": "Tesla T4", "T": 1024}
 def test_the_roofline_of_a_step_in_a_climb(rates, run, device, flops, bandwidth):
     step = work(4, device)["02_tf32"]
     found = roofline_of("02_tf32", SETTINGS | run, a_climb(rates=rates))
-    assert found[0] == pytest.approx(step["linear_flops"] / flops * 1e3)
-    assert found[2] == pytest.approx(step["other_bytes"] / bandwidth * 1e3)
+    assert found[0] == pytest.approx(step.flops["linear"] / flops * 1e3)
+    assert found[2] == pytest.approx(step.bytes["other"] / bandwidth * 1e3)
 
 
 # ------------------------------------------------------------------ rates.py

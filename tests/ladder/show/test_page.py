@@ -33,7 +33,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"&'"
     ],
 )
 def test_the_headline_claims_only_what_is_significant(times, options, headline, tmp_path):
-    assert headline_of(*read_climb(climb_of(tmp_path, times, **options)))[0].startswith(headline)
+    assert headline_of(read_climb(climb_of(tmp_path, times, **options)))[0].startswith(headline)
 
 
 def test_the_page_shows_text_as_text_and_not_where_it_lies(tmp_path):

@@ -8,7 +8,8 @@ from climbs import LOG
 from ladder.commands.main import main
 from ladder.errors import UsageError
 from ladder.log import mfu_line, pairs_line, parse_log, step_line
-from ladder.show import training
+from ladder.measure.training import read_training
+from ladder.show.training import in_words
 
 RUN = parse_log(LOG, "baseline").run | {
     "device": "<b>Test GPU",
@@ -38,7 +39,7 @@ def resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "demo"
     stem = "ddp_run-2026110{}-100000-000000.log"
-    write_log(folder / stem.format(1), 1, 60, [(0, 11), (40, 9.7), (60, 8)])
+    write_log(folder / stem.format(1), 1, 60, [(0, 11), (40, 9.7), (41, 9.6), (60, 8)])
     write_log(folder / stem.format(2), 41, 85, [(60, 9.4), (80, 9.3)], ranks=1)
     end = f'{mfu_line(10**9, None, None)}\nRESULT {{"status": "ok", "peak_bytes": null}}\n'
     last = folder / stem.format(3).replace("ddp", "fsdp")
@@ -48,14 +49,14 @@ def resumed(tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_resumed_is_one_curve(resumed):
-    run = training.read_training(resumed)
-    assert [step["step"] for step in run.steps] == [*range(1, 101)]
-    assert [(val["step"], val["loss"]) for val in run.vals] == [
+    run = read_training(resumed)
+    assert [step.step for step in run.steps] == [*range(1, 101)]
+    assert [(val.step, val.loss) for val in run.vals] == [
         (0, 11), (40, 9.7), (60, 9.4), (80, 9.3), (100, 9.2)
     ]  # fmt: skip
     assert run.starts == [1, 41, 81]
     assert run.tokens[-1] == 50
-    assert "50.00 million tokens" in training.facts(run)["Trained"]
+    assert "50.00 million tokens" in in_words(run)["Trained"]
 
 
 def test_logs_without_a_step_are_left_out(resumed):
@@ -64,7 +65,7 @@ def test_logs_without_a_step_are_left_out(resumed):
     empty.touch()
     with max(resumed.glob("fsdp_run*")).open("a") as file:
         file.write("step   86/100 | loss 9.1")
-    assert training.read_training(resumed).starts == [1, 41, 81]
+    assert read_training(resumed).starts == [1, 41, 81]
     assert main(["report", str(empty)]) == 2
 
 
@@ -72,7 +73,7 @@ def test_a_log_that_is_left_out_is_named(resumed, capsys):
     """A power cut left zeros in it."""
     path = max(resumed.glob("fsdp_run*"))
     path.write_text(path.read_text().replace("step   90/100", "\0\0"))
-    assert training.read_training(resumed).steps[-1]["step"] == 85
+    assert read_training(resumed).steps[-1].step == 85
     said = f"note  {path.stem} is not a log of this ladder: "
     assert capsys.readouterr().out.startswith(said)
 
@@ -80,9 +81,9 @@ def test_a_log_that_is_left_out_is_named(resumed, capsys):
 def test_several_runs_in_a_folder_are_no_curve(tmp_path):
     for day in (1, 2):
         path = tmp_path / f"ddp_run-2026110{day}-100000-000000.log"
-        write_log(path, 1, 3, result="note  saved step_000003.pt\n")
+        write_log(path, 1, 3, result="saved step=3 file=step_000003.pt\n")
     with pytest.raises(UsageError, match="has the logs of several runs: name them"):
-        training.read_training(tmp_path)
+        read_training(tmp_path)
 
 
 def test_losses_that_are_not_finite_are_not_drawn(tmp_path):

@@ -1,4 +1,4 @@
-"""dev/count_work.py: work.json is what it counts."""
+"""dev/regenerate.py: work.json is of the code that stands here."""
 
 from dev.regenerate import fingerprint
 from ladder.measure.scripts import rungs_for
@@ -7,7 +7,7 @@ from ladder.measure.work import counted
 RUNGS = {path.stem: path for path in rungs_for("cpu")}
 
 
-def test_work_json_has_the_counts_of_the_code_that_stands_here():
+def test_each_count_has_the_hash_of_the_code_that_it_is_of():
     """Else: python -m dev.regenerate."""
     for device, counts in counted().items():
         assert [*counts] == [path.stem for path in rungs_for(device)]
