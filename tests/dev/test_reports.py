@@ -7,8 +7,9 @@ import pytest
 
 from dev import reports
 from ladder.checkout import ROOT
+from ladder.measure.fits import batch_to_compare, batch_to_train
 from ladder.measure.rates import CARDS, rates_of
-from ladder.measure.work import batch_to_compare, batch_to_train, roofline_ms, work
+from ladder.measure.work import roofline_ms, work
 
 KNOWN = json.loads((ROOT / "ladder" / "show" / "known.json").read_text("utf-8"))
 

@@ -7,8 +7,8 @@ import pytest
 
 from ladder.commands import roofline
 from ladder.commands.main import main
+from ladder.measure.fits import largest_batch
 from ladder.measure.rates import CARDS
-from ladder.measure.work import largest_batch
 from ladder.show.reported import gains_text, known, rung_gains
 
 
