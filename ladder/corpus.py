@@ -96,14 +96,14 @@ def _load(path: str | None, print0: Callable) -> tuple[Corpus, Corpus | None]:
     """The corpus at `path`, and that of its val shards or None."""
     try:
         if path is None:
-            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin")
+            shard = read_shard(ROOT / "data" / "tinyshakespeare.bin", print0)
             return Corpus("tinyshakespeare", TINYSHAKESPEARE_SHA256, [shard]), None
         where = Path(path)
         where.stat()  # raises OSError if it is not there, before a vocabulary is looked for
         if where.is_dir():
             return _read_folder(where, print0)
         if where.suffix.lower() == ".bin":
-            return _corpus_of(where.stem, [read_shard(where)], print0), None
+            return _corpus_of(where.stem, [read_shard(where, print0)], print0), None
         return tokenize(where.stem, [where], print0), None
     except OSError as error:
         raise UsageError(f"cannot read {error.filename or path}: {error.strerror}") from error
@@ -112,7 +112,7 @@ def _load(path: str | None, print0: Callable) -> tuple[Corpus, Corpus | None]:
 # ------------------------------------------------------------------ shards
 
 
-def read_shard(path: Path) -> np.ndarray:
+def read_shard(path: Path, print0: Callable) -> np.ndarray:
     """The tokens of a shard, mapped into memory: uint16, 1-D. Raises UsageError, OSError."""
     import torch  # not above: --help of a subcommand works without it
 
@@ -134,7 +134,8 @@ def read_shard(path: Path) -> np.ndarray:
     for eighth in range(9):  # the last one is the end
         start = (count - 512) * eighth // 8
         if count >= 512 and not tokens[start : start + 512].any():
-            raise UsageError(f"{path} has zeros in it, as if a download broke off: get it again")
+            print0(f"note  {path} has zeros in it, as if a download broke off: get it again")
+            break
     return tokens
 
 
@@ -155,7 +156,7 @@ def _read_folder(folder: Path, print0: Callable) -> tuple[Corpus, Corpus | None]
     seen = {}
     for path in files:
         split = split_of(path)
-        shard = path if split == "test" else read_shard(path)
+        shard = path if split == "test" else read_shard(path, print0)
         first = seen_as(path, seen)
         if first:
             print0(f"note  {path.name} is not read: it has the tokens of {first.name}")

@@ -81,7 +81,6 @@ SHARD = WHOLE[:1101]
     ("name", "content", "said"),
     [
         ("a.BIN", SHARD, "a.BIN is not a whole shard of GPT-2's tokens: if it is damaged, get it"),
-        ("a.bin", ZEROS, "a.bin has zeros in it, as if a download broke off: get it again"),
         ("a.txt", b"caf\xe9", "a.txt is no .bin, and no text in UTF-8: unexpected end of data"),
         ("a.txt", b"a".ljust(999, b"\0"), "a.txt has zeros in it, as if a download broke off"),
         ("a.txt", b"", "a has no text: 0 tokens"),
@@ -99,6 +98,14 @@ def test_what_is_neither_text_nor_shard_is_told_what_to_do(
     path.write_bytes(content)
     with pytest.raises(UsageError, match=said):
         load_corpus(str(tmp_path / Path(name).parts[0]), print)
+
+
+def test_zeros_in_a_shard_are_named(tmp_path):
+    (tmp_path / "a.bin").write_bytes(ZEROS)
+    notes = []
+    load_corpus(str(tmp_path), notes.append)
+    (note,) = notes
+    assert note.endswith("a.bin has zeros in it, as if a download broke off: get it again")
 
 
 def test_a_path_that_is_not_there_is_said_to_be_that(monkeypatch):
