@@ -138,7 +138,7 @@ def named(word: str) -> Path:
     if matches:
         raise UsageError(f"{word} is {' or '.join(path.stem for path in matches)}")
     names = []
-    for path in known():
+    for path in ours():
         name = re.sub(r"^\d\d_", "", path.stem)
         names += [name, *name.split("_")]
     raise UsageError(
