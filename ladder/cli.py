@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ladder.errors import UsageError, exit_with, explain
 from ladder.machine import half_precision, memory_of, unseen_gpu
 from ladder.memory import default_batch, train_batch
+from ladder.text import did_you_mean
 
 if TYPE_CHECKING:  # --help of a subcommand works without it
     import torch
@@ -140,6 +141,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         how = f"see {self.prog} --help"
+        unknown = re.search("unrecognized arguments:.*?(--[^ =]+)", message)
+        if unknown:
+            how += did_you_mean(unknown[1], self._option_string_actions)
         if "--local" in message:  # of torch.distributed.launch
             how = "start it with torchrun, which needs none"
         raise UsageError(f"{message} ({how})")

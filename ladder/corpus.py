@@ -302,9 +302,9 @@ def gpt2_vocabulary() -> "tiktoken.Encoding":
         *_, cause = chain_of(error)  # of a proxy, a name that is not found, a certificate
         raise UsageError(
             f"no GPT-2 vocabulary in {folder or 'a cache'}: {why}, and no network brought it "
-            f"({type(error).__name__}: {cause}); "
-            "name a folder of yours in TIKTOKEN_CACHE_DIR, and connect once, or copy "
-            f"{' and '.join(VOCABULARY_FILES)} into it from that of another machine"
+            f"({type(error).__name__}: {cause}). Shards (.bin) need none. For a text name a folder "
+            "of yours in TIKTOKEN_CACHE_DIR, and connect once, or copy two files from another "
+            f"machine's cache into it: {' and '.join(VOCABULARY_FILES)}"
         ) from error
 
 

@@ -193,6 +193,8 @@ class Run:
             )
         if compiled or hasattr(model, "_orig_mod"):
             self.print0("note  compiling: the first step may take minutes")
+        elif self.args.device.type == "cpu" and self.args.model != "tiny":
+            self.print0("note  the first step may take half a minute on a CPU")
         self._begin_step()
 
     def log(self, step: int, loss: float, dt: float, tok_per_s: float, **more: float):

@@ -45,7 +45,10 @@ def rung(number: int) -> Path:
 def with_mistake(script: Path, right: str, wrong: str, path: Path) -> Path:
     """Write a rung with a mistake in its code to `path`: `wrong` for `right`."""
     source = script.read_text()
-    assert source.count(right) == 1, right
+    times = source.count(right)
+    assert times == 1, (
+        f"{script.name} must have the text to break once, has it {times} times: {right}"
+    )
     path.write_text(source.replace(right, wrong))
     return path
 

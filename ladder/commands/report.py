@@ -68,13 +68,20 @@ def main(args: argparse.Namespace) -> int:
 
 def newest() -> Path:
     """The folder of the climb or the run that began last. Raises UsageError."""
-    found = runs_by_time()
+    runs = runs_by_time()
+    climbs = {}
     for path in Path("runs").glob("*/climb.json"):
         try:
             began = Climb.read_from(path.parent).began.astimezone(timezone.utc)
-            found[f"{began:%Y%m%d-%H%M}-{path}"] = path.parent
+            climbs[f"{began:%Y%m%d-%H%M}-{path}"] = path.parent
         except UsageError as error:
             say(f"note  {error}; it is left out")
+    found = runs | climbs
     if not found:
         raise UsageError("no climb is in runs/, and no run in checkpoints/: name one")
-    return found[max(found)]
+    taken = found[max(found)]
+    for kind in filter(None, (runs, climbs)):
+        other = kind[max(kind)]
+        if other != taken:
+            say(f"note  this is {taken}, which began last; also there: {other}")
+    return taken

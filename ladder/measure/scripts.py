@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ladder.checkout import ROOT
 from ladder.errors import UsageError
+from ladder.text import did_you_mean
 
 A_RUNG = "its number, its path or a part of its name"  # in --help: what `select` takes
 RUNGS = f"{A_RUNG}, or a range, such as 3-6; or transformers (default: all for this device)"
@@ -134,8 +135,16 @@ def named(word: str) -> Path:
     matches = [path for path in ours() if part in path.stem]
     if len(matches) == 1:
         return matches[0]
-    none = "neither a rung (its number or a part of its name) nor a script"
-    raise UsageError(f"{word} is {' or '.join(path.stem for path in matches) or none}")
+    if matches:
+        raise UsageError(f"{word} is {' or '.join(path.stem for path in matches)}")
+    names = []
+    for path in ours():
+        name = re.sub(r"^\d\d_", "", path.stem)
+        names += [name, *name.split("_")]
+    raise UsageError(
+        f"{word} is neither a rung (its number or a part of its name) nor a script"
+        f"{did_you_mean(part, names)}"
+    )
 
 
 def one_script(word: str) -> Path:

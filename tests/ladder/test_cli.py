@@ -24,6 +24,7 @@ def test_the_command_line_is_frozen():
         (["--seq-len", "1025"], "--seq-len: expected a number of at least 1 and below 1025, got"),
         ([*SMALL, "--data", "/no/a\n\x1b.bin"], r"cannot read /no/a\n\x1b.bin: No such file"),
         (["--seed", str(2**64)], f"--seed: expected a number of at least 0 and below {2**63}, got"),
+        (["4", "--batchsize=4"], "--help; did you mean --batch-size?)"),
         (["--local-rank=0"], "--local-rank=0 (start it with torchrun, which needs none)"),
         (["--data", "M\udcfcller"], r"argument --data: invalid path value: 'M\udcfcller'"),
         ([*SMALL, "--log-dir", "/dev/null/logs"], "error /dev/null/logs: Not a directory"),

@@ -13,6 +13,7 @@ from helpers import SMALL, fails, load, rung
 
 from ladder import machine, probe
 from ladder.checkout import ROOT
+from ladder.cli import MODELS
 from ladder.log import read_log
 from ladder.output import Output
 from ladder.result import Result
@@ -68,7 +69,9 @@ def test_the_recording_of_a_step_holds_one_of_its_batches(run_main, monkeypatch)
 def test_a_run_of_one_step_is_no_measurement(run_main, monkeypatch):
     """The profile is one of the second step."""
     monkeypatch.setattr(machine, "throttled", iter([5, 7]).__next__)
-    log = run_main(load(rung(0)), "--steps", 1)
+    monkeypatch.setitem(MODELS, "gpt2", MODELS["tiny"])
+    log = run_main(load(rung(0)), "--steps", 1, "--model", "gpt2")
+    assert "the first step may take half a minute" in " ".join(log.notes)
     assert "throttled 2 times" in log.notes[-1]
     assert len(log.steps) == 1 and log.result["status"] == "ok"
     assert log.mfu["mfu"] == "unknown"  # of a CPU, and no guess

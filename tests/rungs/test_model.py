@@ -3,12 +3,12 @@
 import pytest
 import torch
 from helpers import load, random_batch, relative_error, rung
-from models import SHAPE, reference_model
+from models import SHAPE, reference_model, tiny
 from torch._dynamo.backends.common import aot_autograd
 from torch.nn.functional import cross_entropy
 
 from ladder.cli import MODELS
-from ladder.measure.scripts import number_of, rungs_for
+from ladder.measure.scripts import all_scripts, number_of, rungs_for
 from ladder.weights import CONV1D
 
 
@@ -40,6 +40,16 @@ def test_logits_and_gradients_equal_transformers(number):
         expected_grad = to_linear(name, exact.pop(name).grad)
         assert relative_error(p.grad, expected_grad) < 1e-5, name
     assert not exact
+
+
+@pytest.mark.parametrize("script", all_scripts(), ids=lambda path: path.stem)
+def test_no_token_sees_a_later_one(script):
+    model = tiny(load(script), vocab_size=512)
+    x, _ = random_batch(V=512)
+    other = x.clone()
+    other[:, 24:] = (x[:, 24:] + 1) % 512
+    change = model(x)[:, :24] - model(other)[:, :24]
+    assert change.abs().max() < 1e-3, f"attention of {script.name} is not causal"
 
 
 def test_sizes_of_the_family():

@@ -58,13 +58,14 @@ def test_numerics_are_as_declared(script, compiled, log_of):
     declared = describe(script)["Numerics"]
     old = losses_of(log_of(base_of(script), compiled))
     new = losses_of(log_of(script, compiled or script == rung(5)))
+    because = f"the note of {script.stem} says: Numerics. {declared}"
     if declared.startswith("identical"):
-        assert new == old
+        assert new == old, because
     elif declared.startswith("rounding"):
-        assert new == pytest.approx(old, abs=ROUNDING)
+        assert new == pytest.approx(old, abs=ROUNDING), because
     else:
         assert declared.startswith("changes the function")
-        assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING)
+        assert len(new) == len(old) and new != pytest.approx(old, abs=ROUNDING), because
 
 
 GOLDEN = {
@@ -108,4 +109,5 @@ def test_gradients_above_ten_are_those_of_the_baseline(number, monkeypatch):
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.float32)
     found = gradients(number)
     for name, exact in gradients(0).items():
-        assert relative_error(found[name], exact) < 1e-4, name
+        error = relative_error(found[name], exact)
+        assert error < 1e-4, f"the gradient of {name} is not the baseline's"

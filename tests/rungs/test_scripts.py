@@ -18,10 +18,11 @@ def test_docstring_lists_what_the_script_has(path):
     before = docstring(base).split("\n\n")[1].splitlines() if base else []
     assert lines.splitlines()[: len(before)] == before
     assert len(lines.splitlines()) == len(before) + 1
-    assert f"## [{title(path)}](" in page_of(path).read_text()
+    noted = f"## [{title(path)}](" in page_of(path).read_text()
+    assert noted, f"{page_of(path)} has no heading ## [{title(path)}]({path.name})"
 
 
 def test_each_script_has_its_note_in_order():
-    assert [*sections()] == [path.stem for path in sorted(DOCUMENTED, key=page_of)]
     for path in DOCUMENTED:
-        assert describe(path), f"{path.stem} has no note"
+        assert describe(path), f"{path.stem} has no note in {page_of(path)}"
+    assert [*sections()] == [path.stem for path in sorted(DOCUMENTED, key=page_of)]

@@ -16,6 +16,7 @@ CASES = [
     ("climb 5-3", "no rung 3 is built on 5"),
     (f"diff 3 {ROOT}/pyproject.toml", "pyproject.toml is not a Python script"),
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
+    ("diff comiple", "nor a script; did you mean compile?"),
     ("diff adamw", "adamw is 08_adamw_clipping or 10_fused_adamw"),
     ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),

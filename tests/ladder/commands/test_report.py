@@ -41,7 +41,9 @@ def test_the_newest_climb_or_run_is_shown(make, tmp_path):
     for day in ("20261119", "20261125"):
         shutil.copytree(TRAINED, tmp_path / "checkpoints" / f"{day}-000000-1")
         (tmp_path / f"checkpoints/{day}-000000-1/ddp_run-{day}-000000-000000.log").touch()
-    assert make()[2] == ["checkpoints/20261125-000000-1"]
+    _, _, shown, said = make()
+    assert shown == ["checkpoints/20261125-000000-1"]
+    assert f"note  this is {shown[0]}, which began last; also there: runs/climb-2" in said
 
 
 def test_a_page_that_no_browser_shows_is_said(tmp_path, monkeypatch, capsys):
