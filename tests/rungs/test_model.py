@@ -5,6 +5,7 @@ import torch
 from helpers import load, random_batch, relative_error, rung
 from models import SHAPE, reference_model, tiny
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 from torch.nn.functional import cross_entropy
 
 from ladder.cli import MODELS
@@ -73,9 +74,12 @@ def test_backward_of_a_compiled_step_takes_the_gradient_of_the_loss_alone(number
         for node in graph.graph.find_nodes(op="placeholder"):
             if node.name.startswith("tangents"):
                 taken.append(node.meta["val"].shape)
-        return graph
+        return make_boxed_func(graph.forward)
 
-    compiler = aot_autograd(fw_compiler=lambda graph, _: graph, bw_compiler=backward)
+    def forward(graph, _):
+        return make_boxed_func(graph.forward)
+
+    compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward)
     module = load(rung(number))
     model = torch.compile(module.GPT(module.GPTConfig(**SHAPE)), backend=compiler)
     model(*random_batch(V=512)).backward()

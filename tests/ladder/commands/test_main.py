@@ -18,7 +18,7 @@ CASES = [
     ("diff nothing.py 3", "nothing.py is neither a rung (its number or a part of its name) nor a"),
     ("diff comiple", "nor a script; did you mean compile?"),
     ("diff adamw", "adamw is 08_adamw_clipping or 10_fused_adamw"),
-    ("roofline --gpu A100", "A100 may be A100 SXM 80GB, A100 PCIe 80GB, A100 40GB: write more"),
+    ("roofline --gpu banana", "--gpu banana: in no data sheet here; --help lists"),
     ("climb --resume runs", "error runs is not a climb's: it has no climb.json"),
     ("climb 0 --batch-size 9999", "corpus tinyshakespeare has 338025 tokens, but"),
     ("climb --without 6 --device cpu", "none of these changes can be taken back"),
