@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from climbs import HERE, LOGS
+from helpers import changed_lines, lines_of
 from rich.console import Console
 
 from dev.blocks import BLOCK, render
@@ -20,7 +21,13 @@ from ladder.commands.main import COMMANDS
 from ladder.log import parse_log
 from ladder.measure.folder import Climb, log_texts
 from ladder.measure.rows import read_climb
-from ladder.measure.scripts import BRANCHES, all_scripts, relative_name
+from ladder.measure.scripts import (
+    BRANCHES,
+    ON_SEVERAL_GPUS,
+    all_scripts,
+    base_of,
+    relative_name,
+)
 from ladder.memory import memory_on_sale, train_batch
 from ladder.show.reported import known
 from ladder.show.tables import caption, for_terminal
@@ -191,3 +198,16 @@ def test_the_hours_of_cards_follow_from_what_is_known_of_them():
             assert rate == span(rates)
         tokens = float(steps.replace(",", "")) * 524288
         assert hours == "–".join(f"{tokens / 3600 / 0.97 / rate:.2g}" for rate in reversed(rates))
+
+
+def test_numbers_typed_in_readme_are_those_of_its_table_and_of_the_diffs():
+    text = words(page("README.md"))
+    row = re.search(r"^\| RTX 4090 .*", page("README.md"), re.MULTILINE)[0]
+    example = re.search(r"An owner of an RTX 4090(.*?)baseline's", text)[1]
+    numbers = re.findall(r"\d[\d,.]*\d", example.replace("rung 10", ""))
+    assert len(numbers) == 5
+    for number in numbers:
+        assert number in row, number
+    for path in (ON_SEVERAL_GPUS[0], ON_SEVERAL_GPUS[-1]):
+        lines = len(changed_lines(lines_of(base_of(path)), lines_of(path)))
+        assert f"{lines} lines" in text, (path, lines)
