@@ -152,12 +152,9 @@ def with_climb(readme: str, shown: str, climb: Climb) -> str:
 
 def entry(results: Results, shown: str, finding: str) -> str:
     """The entry of a run log for one climb, folded below what it found, with an empty table."""
-    climb, log = results.climb, results.log
+    climb = results.climb
     heading = f"## {climb.started[:10]}: {climb.device}: {climb.comparison.what}"
-    cores = f"{climb.cores:g} cores" if climb.cores else "cores unknown"
-    how = f"""{caption(results)}; {climb.system}, {cores}; \
-{results.rounds_begun} rounds, interleaved; {log.warmup_steps} warm-up steps left out of each run, \
-{len(log.step_times)} measured."""
+    how = f"{caption(results)}; {results.rounds_begun} rounds."
     # What a log says is text: no marker of ours, no HTML.
     return f"""{heading.replace("<", "&lt;")}
 
