@@ -82,13 +82,16 @@ def more_cards_table() -> str:
 
 
 def memory_table() -> str:
-    """How much the cards of docs/your-card.md hold."""
-    lines = []
+    """How much the cards of docs/your-card.md hold, by their memory."""
+    cards = {}
     for name in MORE_CARDS:
-        gpu = CARDS[name]
+        cards.setdefault(CARDS[name].memory, []).append(name)
+    lines = []
+    for memory in sorted(cards):
+        gpu = CARDS[cards[memory][0]]
         compare, train = f"{batch_to_compare(gpu)}", f"{batch_to_train(gpu)}"
-        lines.append([name, f"{gpu.memory:g}", compare, train])
-    return text_table(["card", "GB", "B to compare", "B to train"], lines)
+        lines.append([f"{memory:g}", ", ".join(cards[memory]), compare, train])
+    return text_table(["GB", "cards", "B to compare", "B to train"], lines, left=(1,))
 
 
 def roofline_example() -> str:
