@@ -132,8 +132,18 @@ def for_terminal(results: Results, console: Console) -> Table:
     return shown
 
 
+def settings(results: Results) -> str:
+    """Machine, versions and settings of a climb in one line."""
+    climb = results.climb
+    text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
+    run = results.log.run | {"commit": ", ".join(climb.commits)}
+    if climb.batch_sizes:
+        run["B"] = f"{climb.batch_sizes[0]} to {climb.batch_sizes[-1]}"
+    return text.format(**run)
+
+
 def caption(results: Results) -> str:
-    """Machine and settings in one line. Of a rate the median of the rounds, and their range."""
+    """The settings, and the machine's rates: of each the median of the rounds, and their range."""
     climb = results.climb
 
     def rate(name: str, unit: float) -> str:
@@ -143,11 +153,7 @@ def caption(results: Results) -> str:
             text += f" ({min(by_round) / unit:.3g} to {max(by_round) / unit:.3g})"
         return text
 
-    text = "{device}, torch {torch}, {model}, B={B}, T={T}, {steps} steps, {data}, commit {commit}"
-    run = results.log.run | {"commit": ", ".join(climb.commits)}
-    if climb.batch_sizes:
-        run["B"] = f"{climb.batch_sizes[0]} to {climb.batch_sizes[-1]}"
-    text = text.format(**run)
+    text = settings(results)
     text += f"; a large {climb.peak_dtype} matmul runs at {rate('peak_flops', 1e12)} TFLOP/s"
     if "copy_bytes_per_s" in climb.rates:
         if climb.peak_dtype != "float32":
