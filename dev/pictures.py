@@ -90,7 +90,8 @@ def reported_section() -> Section:
     """How to begin, and the reported climb."""
     times = REPORTED["ms"]["00"] / REPORTED["ms"]["10"]
     words = Markup(
-        '<p>In a clone of <a href="../README.md">the repository</a>:</p>'
+        '<p>In a clone of <a href="../README.md">the repository</a> (<a href="primer.md">new to '
+        "GPUs?</a>):</p>"
         "<pre>pip install -e .\npython baseline.py\nladder climb --quick</pre>"
         '<p>Reported: <a href="{url}">{what}</a>, {settings}. {note}</p>'
     ).format(**REPORTED)
