@@ -73,12 +73,13 @@ SHOWN_CHIPS = ("data-center", "RTX")
 def cards_table() -> str:
     """The cards of README.md: what they gain, and how fast they train."""
     lines = [known_cells(name, "docs/") for name in FEW_CARDS]
-    return text_table(HEADS, lines)
+    return text_table(HEADS, lines, left=(0, 4))
 
 
 def more_cards_table() -> str:
     """The cards of docs/your-card.md."""
-    return text_table(HEADS, [known_cells(name, "") for name in MORE_CARDS])
+    lines = [known_cells(name, "") for name in MORE_CARDS]
+    return text_table(HEADS, lines, left=(0, 4))
 
 
 def memory_table() -> str:

@@ -9,21 +9,22 @@ import numpy as np
 from markupsafe import Markup
 
 from dev import reports
-from dev.cards import REPORTED
+from dev.cards import REPORTED, cards_table, rungs_table
 from dev.climbs import climbs_in, machine_of, machines
 from dev.fewer_steps import START, curves
 from ladder.checkout import ROOT
 from ladder.measure.notes import title, title_of
 from ladder.measure.rates import CARDS, rates_of
 from ladder.measure.rows import base_by_stem
-from ladder.measure.scripts import base_of, number_of, rungs
+from ladder.measure.scripts import base_of, branch, number_of, rungs
 from ladder.measure.training import read_training
 from ladder.measure.work import roofline_ms, work
 from ladder.show.chart import CURVES, NARROW, WIDE, Axis, Bar, Chart, Picture
 from ladder.show.diffs import diff_lines
 from ladder.show.gains import draw_climb
-from ladder.show.page import Section, both, climb_section, page
+from ladder.show.page import Section, both, climb_section, page, table_html
 from ladder.show.reported import gains_text, rung_gains
+from ladder.show.tables import Cell
 from ladder.show.training import draw_loss, training_section
 from ladder.show.words import gain_text
 
@@ -77,8 +78,8 @@ def pictures() -> dict[str, str]:
 
 
 def index() -> str:
-    """The page: the reported climb, and as `ladder report` shows them those whose times count."""
-    sections = [reported_section()]
+    """The page: what others reported, and as `ladder report` shows them the climbs that count."""
+    sections = [reported_section(), cards_section(), rungs_section()]
     for results in climbs_in("README.md", "measured"):
         sections.append(climb_section(results.climb.folder, with_logs=False))
     sections.append(training_section([TRAINING]))
@@ -86,15 +87,50 @@ def index() -> str:
 
 
 def reported_section() -> Section:
-    """The reported climb as a section of the page, with links to what explains it."""
+    """How to begin, and the reported climb."""
     times = REPORTED["ms"]["00"] / REPORTED["ms"]["10"]
-    links = Markup(
-        '<p><a href="../README.md">The repository</a> · <a href="primer.md">New to GPUs?</a> · '
-        '<a href="reported.md">What others reported</a></p>'
+    words = Markup(
+        '<p>In a clone of <a href="../README.md">the repository</a> (<a href="primer.md">new to '
+        "GPUs?</a>):</p>"
+        "<pre>pip install -e .\npython baseline.py\nladder climb --quick</pre>"
         '<p>Reported: <a href="{url}">{what}</a>, {settings}. {note}</p>'
     ).format(**REPORTED)
     headline = f"GPT-2 training, {times:.0f} times as fast on one A100, one diff at a time"
-    return Section("reported", headline, links + both(draw_ladder) + both(draw_gains))
+    return Section("reported", headline, words + both(draw_ladder))
+
+
+def cards_section() -> Section:
+    """The cards of README.md."""
+    words = Markup(
+        "<p>Rung 10 over the baseline, and a real run with train.py: calculated, as ranges that "
+        "hold four fifths of those who reported, and their middle. *: the card's rates are "
+        'estimated. <a href="your-card.md">More cards</a></p>'
+    )
+    return Section("cards", "What your card can gain", words + html_of(cards_table()))
+
+
+def rungs_section() -> Section:
+    """What each rung brought others."""
+    words = Markup(
+        "<p>Reported: how much faster a step became than with the rung timed before, as the median "
+        "of the owners who timed it, their range and number. "
+        '<a href="reported.md">Each of them</a></p>'
+    )
+    parts = words + both(draw_gains) + html_of(rungs_table())
+    return Section("rungs", "What each rung brought others", parts)
+
+
+def html_of(block: str) -> Markup:
+    """The table of a block of README.md, with its links from docs/ on."""
+    rows = []
+    for line in re.findall(r"^\| (.*) \|$", block, re.MULTILINE):
+        cells = []
+        for text in re.sub(r"[`\\]", "", line).split(" | "):
+            link = re.sub(r"\[(.*?)\]\((.*?)\)", r'<a href="../\2">\1</a>', text)
+            cells.append(Cell(Markup(link)))
+        rows.append(cells)
+    ruler = rows.pop(1)
+    return table_html(rows, words=[k for k, cell in enumerate(ruler) if cell.text == "---"])
 
 
 def draw_ladder(width: int) -> Picture:
@@ -224,31 +260,36 @@ def step_bars(*stems: str) -> list[Bar]:
 def draw_beyond(width: int) -> Picture:
     """The loss over the steps of rung 10 and of those of beyond/, a chart for each model."""
     picture = Picture(width, "Loss over the steps of rung 10 and of each rung of beyond/")
+    picture.say("Dots: where a rung comes down to the loss at which 10 ends. Bands: all rounds")
     for results in climbs_in("beyond/README.md", "staircase"):
         run = results.log.run
         picture.say(f"{run['model']}, {run['B']} x {run['T']} tokens a step, {run['data']}")
         draw_staircase(picture, results.rows)
+    if not picture.wide:  # there only numbers are at the curves
+        names = [title_of(START), *map(title, branch("beyond"))]
+        picture.say(", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names))
     return picture
 
 
 def draw_staircase(picture: Picture, rows: list):
-    """The losses of one climb, as far down as they end."""
+    """The losses of one climb, as far down as they end. Words have the colour of their curve."""
     found = curves(rows)
     ends = {stem: curve.mean[-1] for stem, curve in found.items()}
     lowest = min(curve.low.min() for curve in found.values())
     up = Axis(lowest, 2 * max(ends.values()) - lowest, "loss, nats a token")
     across = Axis(0, found[START].steps[-1], "steps")
     chart = Chart(picture, across, up, height=380, margin=165 if picture.wide else 46)
-    colors = {START: "ink", [*found][-1]: "measured"}
+    colors = {stem: CURVES[1 + int(stem[:2]) % 4] for stem in found}  # one in both charts
+    colors |= {START: "ink", [*found][-1]: "measured"}
     for stem, curve in found.items():
-        color = colors.get(stem, "soft")
+        color = colors[stem]
         shown = curve.part_below(up.high)
         edge = [*zip(shown.steps, np.minimum(shown.high, up.high), strict=True)]
         edge += [*zip(shown.steps, shown.low, strict=True)][::-1]
         points = " ".join(f"{across.at(x):.0f},{up.at(y):.0f}" for x, y in edge)
         band = f'<polygon class="{color}" points="{points}" fill-opacity="0.1"/>'
         picture.shapes.append(band)
-        thick = 2 if stem in colors else 1
+        thick = 2 if color in ("ink", "measured") else 1
         chart.line(shown.steps, shown.mean, color, thick, "6 3" if stem == START else "none")
     level = found[START].mean[-1]
     chart.line([across.low, across.high], [level, level], "soft", 1, "2 3")
@@ -256,11 +297,11 @@ def draw_staircase(picture: Picture, rows: list):
     for stem, curve in found.items():
         step = curve.step_at(level)
         if step < np.inf and stem != START:
-            picture.dot(across.at(step), up.at(level), colors.get(stem, "soft"))
+            picture.dot(across.at(step), up.at(level), colors[stem])
     y = up.end
     for stem in sorted(ends, key=ends.get, reverse=True):
         end = up.at(ends[stem])
         y = max(y + 17, end)
-        picture.line([(across.end + 2, end), (across.end + 16, y)], "soft")
+        picture.line([(across.end + 2, end), (across.end + 16, y)], colors[stem])
         words = title_of(stem) if picture.wide else stem[:2]
-        picture.text(across.end + 20, y + 4, words, colors.get(stem, "soft"))
+        picture.text(across.end + 20, y + 4, words, colors[stem])

@@ -209,6 +209,8 @@ class Picture:
                 self.line([(x, top), (x, self.y)], line)
             if axis and not left:  # else a dot beyond the last of them would float
                 self.line([(axis.start, middle), (axis.end, middle)], "grid")
+            if bar.dots and left:  # which of the lines are this row's
+                self.line([(0, top), (self.width, top)], "grid")
             self.bar(bar, left, middle, full)
             for k, mark in enumerate(bar.marks):
                 if mark:

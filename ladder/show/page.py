@@ -5,7 +5,7 @@ that is not HTML already. The page runs no script and asks for nothing from else
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ladder.errors import UsageError
 from ladder.log import pairs_line
 from ladder.measure.folder import scripts_of, stem_of
 from ladder.measure.notes import describe, docstring
-from ladder.measure.rows import Results, Row, read_climb
+from ladder.measure.rows import NOT_RUN, Results, Row, read_climb
 from ladder.show import chart
 from ladder.show.diffs import code_diff
 from ladder.show.gains import draw_climb, draw_losses, headline_of
@@ -36,8 +36,8 @@ PAGE = Markup("""<!DOCTYPE html>
 <style>
 {style}</style>
 <header><h1>The GPT-2 speed-up ladder</h1>
-<p>Scripts that train GPT-2, each the one before it with one change: what a step takes, what each
-change gains, its diff, and the loss of longer runs.</p>
+<p>Ten scripts that train GPT-2 (124M), each the one before it plus a small diff: how long a step
+takes, what each diff gains, and how the loss of a longer run falls.</p>
 {links}</header>
 <main>
 {sections}
@@ -115,12 +115,25 @@ def diff_html(before: Path | None, after: Path | None) -> Markup:
     return tag("pre", tag("code", shown), "diff")
 
 
-def table_html(lines: list[list[Cell]]) -> Markup:
-    """A table of cells as ladder.show.tables makes them."""
-    rows = []
+def table_html(lines: list[list[Cell]], words: Sequence[int] = (0,)) -> Markup:
+    """A table of cells as ladder.show.tables makes them. Words may be broken into lines, numbers
+    not; an interval stands below its value, and may be broken between its ends.
+
+    On a small screen each row is a paragraph, in which a cell has its heading before it.
+    """
+    rows = Markup("")
     for line in lines:
-        rows.append(tag("tr", [tag("td", cell.text) for cell in line]))
-    return tag("div", tag("table", rows), "scroll")
+        row = Markup("")
+        for k, (heading, cell) in enumerate(zip(lines[0], line, strict=True)):
+            name = "words" if k in words else "number"
+            text = cell.text
+            if line is not lines[0] and k not in words:
+                text = text.replace(" (", "\n(").replace(" ", "\N{NO-BREAK SPACE}")
+                text = text.replace("…\N{NO-BREAK SPACE}", "… ")
+            td = Markup('<td class="{}" data-heading="{}">{}</td>')
+            row += td.format(name, heading.text, text)
+        rows += tag("tr", row)
+    return tag("table", rows)
 
 
 # ------------------------------------------------------------------ a climb
@@ -134,8 +147,12 @@ def climb_section(folder: Path, with_logs: bool = True) -> Section:
         raise UsageError(f"{folder} cannot be shown: none of its runs has ended well yet")
     headline, sentence = headline_of(results)
     parts = [tag("p", sentence), tag("p", f"{caption(results)}.", "soft")]
-    if not climb.ended:
-        parts.append(tag("p", f"Not finished. Rounds wanted: {climb.rounds}.", "warning"))
+    late = any(row.status == NOT_RUN for row in results.rows)
+    if not climb.ended or late or results.rounds_begun < climb.rounds:
+        why = "Its time ran out" if climb.ended else "It is not finished"
+        why += f", in round {results.rounds_begun} of {climb.rounds}. To go on:"
+        how = f"ladder climb --resume {'/'.join(folder.resolve().parts[-2:])}"
+        parts.append(tag("p", [why, tag("code", how)], "warning"))
     if any(row.loss_change for row in results.ran):
         parts.append(both(partial(draw_losses, results)))
     parts.append(both(partial(draw_climb, results)))

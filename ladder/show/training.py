@@ -1,5 +1,6 @@
 """Runs of train.py and fsdp_run.py as a section of the page: one curve each."""
 
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +26,11 @@ def draw_loss(runs: list[Training], width: int) -> Picture:
     finite = losses[np.isfinite(losses)]
     if not len(finite):
         finite = np.ones(1)
-    # The first losses would fill the chart: it cuts them off.
-    up = Axis(0.98 * min(finite), 1.1 * np.percentile(finite, 95))
-    up.name = "loss, nats a token; dashed: validation"
+    # The first losses of a long run would fill the chart: it cuts them off, and says so.
+    high = 1.5 * np.percentile(finite, 95)
+    up = Axis(0.98 * min(finite), min(high, 1.01 * max(finite)))
+    cut = f" (up to {max(finite):.1f})" if high < max(finite) else ""
+    up.name = f"loss, nats a token{cut}; dashed: validation"
     across = Axis(0, max(max(run.tokens, default=0) for run in runs), "million tokens")
     chart = Chart(picture, across, up)
     for k, run in enumerate(runs):
@@ -90,7 +93,8 @@ def in_words(run: Training) -> dict[str, str]:
     fields = run.log.run
     steps = run.steps
     last = steps[-1].step
-    passes = run.tokens[-1] * 1e6 / fields["tokens"]
+    tokens = last * run.log.step_tokens
+    passes = tokens / fields["tokens"]
     times = np.array([step.dt_ms for step in steps])
     ms = np.median(times)
     validation = ""
@@ -100,9 +104,9 @@ def in_words(run: Training) -> dict[str, str]:
         validation += f"last {final.loss:.4f}, after step {final.step:,}"
     return {
         "Validation": validation,
-        "Trained": f"{last:,} steps, {run.tokens[-1]:,.2f} million tokens, {passes:.2f} times "
-        f"the text, in {times.sum() / 6e4:,.1f} minutes of steps",
+        "Trained": f"{last:,} steps, {tokens:,} tokens, {passes:,.3g} times the text",
+        "Time": f"{timedelta(seconds=round(times.sum() / 1e3))} (hours, minutes, seconds) of steps",
         "Speed": f"{rate(run.log.step_tokens * 1e3 / ms)}, {ms:,.1f} ms a step",
         "Ended": run.log.result.get("status") or "under way, or killed",
-        "Run": pairs_line("", fields),
+        "Run": pairs_line("", fields | {"epoch_batches": f"{fields['epoch_batches']:.9g}"}),
     }

@@ -3,7 +3,7 @@
 import html
 
 import pytest
-from climbs import LOGS, NAMES, climb_of
+from climbs import LOGS, NAMES, change, climb_of
 
 from ladder.measure.folder import Climb, scripts_of
 from ladder.measure.rows import read_climb
@@ -61,6 +61,20 @@ def test_of_a_climb_only_what_is_in_its_folder_is_shown(tmp_path):
     assert sorted(scripts) == ["01_weight_tying", "baseline"]
     diff = diff_lines(scripts["baseline"], scripts["01_weight_tying"])
     assert diff[3:] == ["-a = 2", "+a = 1"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_climb_that_was_cut_short_says_how_to_go_on(ended, tmp_path):
+    times = {"baseline": 20, "02_tf32": 10}
+    folder = climb_of(tmp_path / "runs" / "climb-1", times, ended=True)
+    how = "<code>ladder climb --resume runs/climb-1</code>"
+    assert how not in climb_section(folder).html
+    change(folder, ended=ended)
+    for path in [*folder.glob("*.r3.log"), *folder.glob("02_tf32.r2.log")]:
+        path.unlink()
+    text = climb_section(folder).html
+    assert ("Its time ran out" if ended else "It is not finished") + ", in round 2 of 3." in text
+    assert how in text
 
 
 def test_a_script_that_is_in_no_commit_is_a_text_beside_its_published_logs(tmp_path):

@@ -56,7 +56,9 @@ def test_a_run_that_was_resumed_is_one_curve(resumed):
     ]  # fmt: skip
     assert run.starts == [1, 41, 81]
     assert run.tokens[-1] == 50
-    assert "50.00 million tokens" in in_words(run)["Trained"]
+    words = in_words(run)
+    assert words["Trained"].startswith("100 steps, 50,000,000 tokens, ")
+    assert "epoch_batches=330 " in words["Run"]
 
 
 def test_logs_without_a_step_are_left_out(resumed):
