@@ -15,7 +15,6 @@ that others reported on such chips: their median and range.
 """
 
 import argparse
-from difflib import get_close_matches
 
 from rich.table import Table
 
@@ -30,6 +29,7 @@ from ladder.measure.work import AS_BEFORE, PARTS, Work, roofline_ms, work
 from ladder.show.console import Screen, new_table, screen
 from ladder.show.reported import HOUR, STEP_TOKENS, gains_text, hours_of, known, rung_gains
 from ladder.show.words import gain_text, span
+from ladder.text import did_you_mean
 
 
 def add_arguments(parser: argparse.ArgumentParser):
@@ -100,11 +100,8 @@ def not_found(text: str) -> str:
     sheets = [gpu.name for gpu in DATA_SHEETS.values()]
     if text.upper() in sheets:
         return "its bandwidth is in no data sheet here, so nothing is calculated"
-    names = {name.lower(): name for name in CARDS}
-    close = get_close_matches(text.lower(), names, n=3)
-    if not close:
-        return "in no data sheet here; --help lists the names"
-    return f"in no data sheet here; did you mean {' or '.join(names[name] for name in close)}?"
+    close = did_you_mean(text.upper(), CARDS)
+    return f"in no data sheet here{close or '; --help lists the names'}"
 
 
 def here() -> list[GPU]:
