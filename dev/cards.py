@@ -23,7 +23,8 @@ REPORTED = json.loads(Path(__file__).with_name("reported.json").read_text("utf-8
 FEW_CARDS = ("RTX 3090", "RTX 4070", "RTX 4090", "RTX 5090", "T4", "A100 SXM 80GB", "H100 SXM")
 MORE_CARDS = (
     "RTX 3060", "RTX 3070 Laptop", "RTX 3090", "RTX 4050 Laptop", "RTX 4060", "RTX 4060 Laptop",
-    "RTX 4070", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "GB10", "T4", "V100 SXM2 16GB", "A10G", "L4",
+    "RTX 4070", "RTX 4070 Laptop", "RTX 4090", "RTX 5070 Ti", "RTX 5090", "GB10", "T4",
+    "V100 SXM2 16GB", "A10G", "L4",
     "A100 40GB", "A100 SXM 80GB", "H100 SXM", "H200 SXM", "MI300X", "RX 7900 XTX",
 )  # fmt: skip
 

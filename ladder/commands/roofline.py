@@ -79,12 +79,16 @@ def main(args: argparse.Namespace) -> int:
 
 
 def find(text: str) -> list[GPU]:
-    """The GPUs with all these words in their names.
+    """The GPU that a driver calls so, else those with all these words in their names.
 
     It is the one whose words all others have, if there is such a one: `4070` is the RTX 4070, not
     the Ti. Raises UsageError if there is none, or nothing is known of it.
     """
-    words = set(text.lower().replace("rtx", "rtx ").split())
+    by_driver = find_gpu(text)
+    if by_driver and by_driver.name in CARDS:
+        return [by_driver]
+    words = set(text.lower().replace("-", " ").replace("rtx", "rtx ").split())
+    words -= {"nvidia", "geforce", "tesla", "gpu"}  # as drivers and shops write
     names = {name: set(name.lower().split()) for name in CARDS}
     matches = [name for name in names if words <= names[name]]
     if not matches:
@@ -160,11 +164,14 @@ def print_times(console: Screen, gpu: GPU, B: int, steps: dict[str, Work]):
     console.say(f"The roofline of {gpu.name} at B={B}: {first} → {last} ms, calculated")
     chip = known()[gpu.name]["chip"]
     console.print(time_table(times, chip))
-    console.say(f"Reported: on {chip} cards, over the rung timed before")
-    for row in known()[gpu.name]["reports"]:
+    console.say(f"Reported: on {chip} cards, over the rung timed before it")
+    reports = known()[gpu.name]["reports"]
+    if reports:
+        console.say("On this card others ran:")
+    for row in reports:
         ms = 1e3 * row["B"] * BLOCK_SIZE / row["tok_per_s"]
         figures = f"{row['tok_per_s']:,.0f} tok/s, {ms:,.0f} ms of B={row['B']:.0f}"
-        console.say(f"  {title_of(row['rung'])}, on this card: {figures}, {row['who']}")
+        console.say(f"  {title_of(row['rung'])}: {figures}, {row['who']}")
     units = UNITS if gpu.dtype == "bfloat16" else ("fp32", "half")
     flops = ", ".join(f"{unit} {rates[unit]:.1f}" for unit in units)
     console.say(

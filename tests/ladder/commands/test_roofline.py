@@ -7,6 +7,7 @@ import pytest
 
 from ladder.commands import roofline
 from ladder.commands.main import main
+from ladder.commands.roofline import find
 from ladder.measure.fits import largest_batch
 from ladder.measure.rates import CARDS
 from ladder.show.reported import gains_text, known, rung_gains
@@ -28,7 +29,7 @@ def test_the_commands_of_its_docstring_work(capsys, monkeypatch):
 def test_what_others_reported_on_a_card_and_of_such_chips_is_printed(capsys):
     assert main(["roofline", "--gpu", "a100 sxm"]) == 0
     said = capsys.readouterr().out
-    assert "03 bf16 autocast, on this card: 54,613 tok/s, 300 ms of B=16, Andrej Karpathy" in said
+    assert "03 bf16 autocast: 54,613 tok/s, 300 ms of B=16, Andrej Karpathy" in said
     median, ends = gains_text(rung_gains("data-center")["05_torch_compile"])
     assert re.search(rf"05 torch.compile .* {re.escape(median)} +{re.escape(ends)}", said)
 
@@ -58,3 +59,17 @@ def test_a_batch_that_does_not_fit_is_said(capsys):
 def test_a_card_that_is_not_there(name, says, capsys):
     assert main(["roofline", "--gpu", name]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("NVIDIA GeForce RTX 4070 Laptop GPU", "RTX 4070 Laptop"),
+        ("RTX 4070 Laptop GPU", "RTX 4070 Laptop"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("Tesla T4", "T4"),
+        ("rtx-4070", "RTX 4070"),
+    ],
+)
+def test_a_card_by_the_name_that_its_driver_gives(name, card):
+    assert find(name) == [CARDS[card]]
