@@ -204,7 +204,7 @@ def known_json() -> str:
     for chip in CHIPS:
         found["rungs"][chip] = {}
         for stem, gains in rung_gains(chip).items():
-            numbers = [round(gain, 3) for gain in sorted(gains.values())]
+            numbers = [round(gain, 5) for gain in sorted(gains.values())]
             found["rungs"][chip][stem] = numbers
     return json.dumps(found, indent=1) + "\n"
 
