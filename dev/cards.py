@@ -57,8 +57,8 @@ def rungs_table() -> str:
     alt = "What each rung gained on each card that somebody timed: a dot for each owner"
     return f"""*Reported*: how much faster a step became than with the rung timed before, as the
 median of the owners who timed it, their range and number ([each of
-them](docs/reported.md#ladders)). Data-center cards: A100, A30. RTX cards: 3050 Ti laptop to 4090;
-on one more, a 3090, fused AdamW "even slowed down".
+them](docs/reported.md#ladders)). Data-center cards: A100, A30. RTX cards: 3050 Ti laptop (at T=256,
+which makes the low ends of 05 and 06) to 4090; on one more, a 3090, fused AdamW "even slowed down".
 
 {embedded("gains", alt, "docs/")}
 
