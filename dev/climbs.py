@@ -75,13 +75,13 @@ def summary(results: Results) -> str:
     alt += f"{max(ran)}, and each gain"
     more = ""
     if max(ran) > 10:
-        more = f"; rung {max(ran)}, for [CPUs](cpu), {top.total.value:.1f} times"
+        more = f", {words.gain(top.total)} for rung {max(ran)}, which is for [CPUs](cpu)"
     return f"""*{machine_of(results.log.run)}, {results.rounds_begun} rounds \
 ([logs]({relative_name(climb.folder)})), intervals of 95 %.*
 
 {embedded(f"measured-{climb.device_type}", alt, "docs/")}
 
-Rung 10 is {ran[10].total.value:.1f} times as fast as the baseline{more}.
+tok/s over the baseline: {words.gain(ran[10].total)} for rung 10{more}.
 """
 
 
